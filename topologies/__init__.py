@@ -1,0 +1,1 @@
+"""Ready topologies, written only with what a user has."""
