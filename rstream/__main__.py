@@ -1,0 +1,5 @@
+"""`python -m rstream` is the `rstream` command."""
+
+from rstream.cli.main import main
+
+main()

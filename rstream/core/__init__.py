@@ -1,0 +1,1 @@
+"""The delivery protocol as machines without I/O: events in, instructions out."""

@@ -1,0 +1,150 @@
+"""The record of what policies decided: what they saw, forecast and did, and whether the forecast came true. Plain data.
+
+A decision is one dictionary of JSON values, so that the journal, `rstream explain` and the lab read the same thing.
+Looks that led to nothing again and again, for the same reasons, are one entry with a count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from rstream.schedulers.base import Plan, TopologyView, View, diff, plain
+
+NEAR = 0.2
+"""A forecast came true when what was measured differs from it by no more than this share."""
+
+
+def seen(view: View, topology: TopologyView) -> dict[str, Any]:
+    """What a policy saw of a topology, in short."""
+    nodes = sorted({slot.node for slot in topology.placement.values()})
+    operators = []
+    for operator in topology.operators:
+        rows = topology.rows(operator.name)
+        table = topology.tasks
+        active = topology.active(operator.name)
+        operators.append(
+            {
+                "name": operator.name,
+                "active": active,
+                "loaded": len(rows),
+                "input_rate": view.rate(float(table.received[rows].sum())),
+                "rate": view.rate(float(table.processed[rows].sum())),
+                "service_ms": topology.service_s(operator.name) * 1e3,
+                "queue": float(table.queue[rows].sum()),
+                "busy": float(table.busy_s[rows].sum()) / max(1e-9, view.window_s * max(1, active)),
+            }
+        )
+    return {
+        "window_s": [view.start_s, view.end_s],
+        "source_rate": view.rate(topology.source_count),
+        "latency_ms": topology.latency_ms,
+        "failed": topology.failed,
+        "operators": operators,
+        "nodes": {name: plain(view.node(name).load._asdict()) for name in nodes},
+        "tiers_us": {tier: round(value * 1e6, 1) for tier, value in plain(view.tiers).items()},
+    }
+
+
+def decision(name: str, policy: str, view: View, plan: Plan, at_s: float) -> dict[str, Any]:
+    """The record of one decision for one topology, before anything is done about it."""
+    mine = plan.topologies.get(name)
+    alone = Plan({name: mine} if mine else {}, plan.nodes_taken, plan.nodes_released, plan.nodes_more)
+    others = {topology.name for topology in view.topologies} - {name}
+    reasons = [plain(reason) for reason in plan.reasons if reason.subject.partition("/")[0] not in others]
+    return {
+        "at_s": at_s,
+        "topology": name,
+        "policy": policy,
+        "saw": seen(view, view.topology(name)),
+        "reasons": reasons,
+        "moves": [move.to_data() for move in diff(view, alone)],
+        "state": "planned" if alone else "nothing to do",
+        "steps": [],
+        "took_s": None,
+        "paused_ms": None,
+        "outcome": None,
+        "times": 1,
+    }
+
+
+def outcome(decided: Mapping[str, Any], view: View) -> dict[str, Any] | None:
+    """How the forecasts of a decision compare with what the next window shows; None where nothing was forecast."""
+    topology = view.topology(decided["topology"])
+    measured = seen(view, topology)
+    by_name = {operator["name"]: operator for operator in measured["operators"]}
+    compared: list[dict[str, Any]] = []
+    for reason in decided["reasons"]:
+        operator = by_name.get(reason["subject"].partition("/")[2], {})
+        for what, forecast in reason["forecast"].items():
+            found = _measure(what, operator, measured, view)
+            if isinstance(forecast, int | float) and found is not None:
+                off = abs(found - forecast) / max(abs(forecast), 1e-9) if forecast else abs(found)
+                compared.append(
+                    {
+                        "subject": reason["subject"],
+                        "what": what,
+                        "forecast": forecast,
+                        "measured": found,
+                        "came_true": off <= NEAR,
+                    }
+                )
+    if not compared:
+        return None
+    return {"at_s": view.end_s, "compared": compared, "latency_ms": measured["latency_ms"]}
+
+
+def _measure(what: str, operator: Mapping[str, Any], measured: Mapping[str, Any], view: View) -> float | None:
+    """What was measured of something that policies forecast; None where it cannot be."""
+    if what == "nodes":
+        return float(len(measured["nodes"]))
+    if what in ("latency_ms", "sojourn_ms"):
+        return float(measured["latency_ms"])
+    if not operator:
+        return None
+    if what == "rate":
+        return float(operator["input_rate"])
+    if what in ("arriving", "input"):
+        return float(operator["input_rate"]) * view.window_s
+    if what == "queue":
+        return float(operator["queue"])
+    return None
+
+
+JUDGED_MAX = 3
+"""A decision whose outcome is not known after so many more is not judged any more."""
+
+
+class DecisionLog:
+    """The newest decisions of one topology."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.entries: deque[dict[str, Any]] = deque(maxlen=most)
+        self.made = 0
+
+    def add(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Keep a decision; one that says nothing new is counted with the last."""
+        last = self.entries[-1] if self.entries else None
+        if last is not None and _is_repeated(last, entry):
+            last.update(times=last["times"] + 1, at_s=entry["at_s"], saw=entry["saw"], reasons=entry["reasons"])
+            return last
+        self.made += 1
+        entry["number"] = self.made
+        self.entries.append(entry)
+        return entry
+
+    def judge(self, view: View) -> None:
+        """A new window is there: compare it, once, with the forecasts of the decisions that it is mostly later than."""
+        middle_s = (view.start_s + view.end_s) / 2
+        for entry in list(self.entries)[-JUDGED_MAX:]:
+            over = entry["state"] not in ("running", "planned")
+            if over and entry["outcome"] is None and middle_s > entry["at_s"] + (entry["took_s"] or 0.0):
+                entry["outcome"] = outcome(entry, view)
+
+
+def _is_repeated(last: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
+    def say(each: Mapping[str, Any]) -> tuple[Any, ...]:
+        return each["policy"], each["state"], tuple(reason["summary"] for reason in each["reasons"])
+
+    return last["state"] == "nothing to do" and say(last) == say(entry)

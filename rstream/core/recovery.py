@@ -1,0 +1,45 @@
+"""How a lost task comes back: which snapshot, which records, from whom. A pure choice from the answers to a fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rstream.core.backup import LostTask
+from rstream.core.channel import TaskId
+from rstream.core.order import OrderLog
+from rstream.core.restoring import Place, Restore
+from rstream.errors import ProtocolError, StateLost
+from rstream.state.fragments import newest_chain
+
+
+def plan_restore(task: TaskId, answers: Mapping[str, Mapping[TaskId, LostTask]]) -> Restore:
+    """The newest snapshot that can be decoded, and the longest run of records from its position on (R4)."""
+    known = {worker: answer[task] for worker, answer in answers.items() if task in answer}
+    inventory = [held for each in known.values() for held in each.inventory]
+    stable = max((each.stable for each in known.values()), default=0)
+    chain = newest_chain(inventory)
+    epoch = chain[-1] if chain else None
+    position = _position_of(known, epoch) if epoch is not None else 0
+    if position < stable:
+        raise StateLost(
+            f"{task}: its snapshot at step {stable} was acknowledged, but the newest that can be rebuilt is at step "
+            f"{position}: more was lost than the backups cover"
+        )
+    places = sorted(
+        Place(held.label.epoch, held.index, held.r, worker)
+        for worker, each in known.items()
+        for held in each.inventory
+        if chain is not None and held.label.epoch in chain
+    )
+    log = OrderLog(position)
+    for each in sorted(known.values(), key=lambda each: each.base):
+        if each.base <= log.end:
+            log.extend(each.base, each.records)
+    return Restore(task, tuple(chain or ()), log.records, tuple(places))
+
+
+def _position_of(known: Mapping[str, LostTask], epoch: tuple[int, int]) -> int:
+    for each in known.values():
+        if epoch in each.positions:
+            return each.positions[epoch]
+    raise ProtocolError(f"nobody knows at which step snapshot {epoch} was cut")

@@ -1,0 +1,181 @@
+"""The controller without its I/O: which policies are due, what each of them sees, and the record of what it decided.
+
+Topologies with the same policy and settings form a group and are planned together, as Ra-Stream and Me-Stream want;
+each group sees its own workers and the slots that nobody has. One book of slots serves all groups, and groups plan
+one after the other, so that two policies never get the same slot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rstream.config import ControlConfig
+from rstream.core.decisions import DecisionLog, decision
+from rstream.core.meter import SAMPLE_S, Meter
+from rstream.core.records import OVER, TopologyRecord
+from rstream.core.slots import SlotBook
+from rstream.core.view import NodeFacts, Picture, build
+from rstream.schedulers import registry
+from rstream.schedulers.base import Memory, Plan
+from rstream.schedulers.guards import Guarded, GuardParameters, Veto
+
+INTERVALS = ("interval_s", "adjust_interval_s", "window_s")
+"""What policies call the time between two looks."""
+
+
+def live_parameters(policy: str, control: ControlConfig) -> dict[str, Any]:
+    """A policy's parameters on a running topology: as given, its looks as often as `control.interval_s` says.
+
+    Groupings are the topology's own: a live change of them would break the promise of exact results.
+
+    >>> live_parameters("ra", ControlConfig(interval_s=5))
+    {'interval_s': 5.0, 'cooldown_s': 5.0}
+    """
+    known = registry.parameters_class(policy).model_fields
+    found: dict[str, Any] = {}
+    if control.interval_s is not None:
+        found.update({name: control.interval_s for name in INTERVALS if name in known})
+        if "cooldown_s" in known:
+            found["cooldown_s"] = min(control.interval_s, float(known["cooldown_s"].default))
+        if policy == "dabs":
+            found["sample_s"] = max(SAMPLE_S, control.interval_s / 6)
+    if "grouping" in known:
+        found["grouping"] = "keep"
+    return {**found, **control.parameters}
+
+
+def check(policy: str, control: ControlConfig) -> None:
+    """Raise one clear line where the policy or its parameters are wrong."""
+    registry.make(policy, live_parameters(policy, control))
+
+
+def guarded(policy: str, control: ControlConfig, veto: Veto | None = None) -> Guarded:
+    """The policy of a topology within its guard rails."""
+    names = GuardParameters.model_fields
+    limits = {name: value for name, value in control.model_dump().items() if name in names}
+    return Guarded(registry.make(policy, live_parameters(policy, control)), GuardParameters(**limits), veto)
+
+
+def group_key(record: TopologyRecord) -> str:
+    """Equal for topologies that are planned together."""
+    return json.dumps([record.policy, record.control.model_dump()], sort_keys=True)
+
+
+@dataclass
+class Group:
+    """Topologies that share a policy and its settings."""
+
+    key: str
+    policy: Guarded
+    control: ControlConfig
+    topologies: list[str]
+    next_s: float
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    memory: Memory = field(default_factory=dict)
+
+    @property
+    def interval_s(self) -> float:
+        """Time between two looks, and the length of a window: whole samples."""
+        wanted_s = self.control.interval_s or self.policy.interval_s
+        return max(SAMPLE_S, round(wanted_s / SAMPLE_S) * SAMPLE_S)
+
+
+class ControlMachine:
+    """The MAPE loop of all topologies, driven by whoever has a clock and a cluster."""
+
+    def __init__(self, veto_of: Callable[[str], Veto] | None = None) -> None:
+        self.book = SlotBook()
+        self.groups: dict[str, Group] = {}
+        self.logs: dict[str, DecisionLog] = {}
+        self.memories: dict[str, Memory] = {}
+        self.added: list[str] = []
+        """Nodes that scaling has taken into use, in that order."""
+        self._veto_of = veto_of
+
+    def log(self, record: TopologyRecord) -> DecisionLog:
+        """The decisions of a topology."""
+        return self.logs.setdefault(record.name, DecisionLog(record.control.decisions_max))
+
+    def regroup(self, records: Iterable[TopologyRecord], now_s: float) -> None:
+        """Follow topologies that came, went, or changed their policy."""
+        wanted: dict[str, list[TopologyRecord]] = {}
+        for record in records:
+            if record.state not in OVER:
+                wanted.setdefault(group_key(record), []).append(record)
+        for key in [key for key in self.groups if key not in wanted]:
+            del self.groups[key]
+            self.memories.pop(key, None)
+        for key, members in wanted.items():
+            names = [record.name for record in members]
+            if key in self.groups:
+                self.groups[key].topologies = names
+                continue
+            control = members[0].control
+            veto = self._veto_of(control.veto) if control.veto and self._veto_of else None
+            group = Group(key, guarded(members[0].policy, control, veto), control, names, 0.0)
+            group.next_s = now_s + group.interval_s
+            group.memory = self.memories.get(key, {})
+            self.groups[key] = group
+
+    def due(self, now_s: float) -> list[Group]:
+        """The groups whose time has come."""
+        return [group for group in self.groups.values() if now_s >= group.next_s]
+
+    def look(
+        self,
+        group: Group,
+        records: Mapping[str, TopologyRecord],
+        meters: Mapping[str, Meter],
+        nodes: Sequence[NodeFacts],
+    ) -> Picture | None:
+        """What the group's policy sees now; None while a topology of it is changing or has not reported yet."""
+        mine = [records[name] for name in group.topologies if name in records]
+        steady = [record for record in mine if is_steady(record)]
+        until = [meters[record.name].complete_until(record.hosts()) for record in steady]
+        heard = [at_s for at_s in until if at_s is not None]
+        if not steady or len(heard) < len(mine) or not nodes:
+            return None
+        end_s = min(heard) // SAMPLE_S * SAMPLE_S
+        self.book.sync(records.values())
+        everything = list(records.values())
+        picture = build(
+            mine, everything, meters, nodes, self.book, group.control, end_s - group.interval_s, end_s, self.added
+        )
+        for record in mine:
+            self.log(record).judge(picture.view)
+        return picture
+
+    def decide(self, group: Group, picture: Picture, now_s: float) -> Plan:
+        """Ask the policy. May take seconds; touches nothing but the group's memory."""
+        plan, group.memory = group.policy.plan(picture.view, group.memory, group.rng)
+        self.memories[group.key] = group.memory
+        group.next_s = now_s + group.interval_s
+        return plan
+
+    def begun(self, plan: Plan) -> None:
+        """A plan is being carried out: nodes come into use by scaling, or go out of it."""
+        kept = [node for node in self.added if node not in plan.nodes_released]
+        self.added = [*kept, *(node for node in plan.nodes_taken if node not in kept)]
+
+    def note(
+        self, group: Group, records: Mapping[str, TopologyRecord], picture: Picture, plan: Plan, now_s: float
+    ) -> dict[str, dict[str, Any]]:
+        """Record the plan for each topology that is still there; gives the entries by topology."""
+        entries = {}
+        for name in group.topologies:
+            if name in records:
+                entry = decision(name, group.policy.name, picture.view, plan, now_s)
+                if group.control.dry_run and any("guard: dry run" in each["summary"] for each in entry["reasons"]):
+                    entry["state"] = "dry run"
+                entries[name] = self.log(records[name]).add(entry)
+        return entries
+
+
+def is_steady(record: TopologyRecord) -> bool:
+    """It runs, and nothing of it is being changed or recovered."""
+    return record.state == "ACTIVE" and record.draining is None and record.quiet
