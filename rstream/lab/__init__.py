@@ -1,0 +1,1 @@
+"""Virtual time: fault simulation of the core, and the policy lab."""
