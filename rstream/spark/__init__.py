@@ -1,0 +1,1 @@
+"""PySpark jobs: ingest, synthesise and replay data sets."""

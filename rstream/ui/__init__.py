@@ -1,0 +1,1 @@
+"""What people look at: live tables and pages."""
