@@ -1,0 +1,93 @@
+"""What the Spark data source does in its processes, without a Spark: refusals, and the rows of a sink's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from rstream import Topology, run
+from rstream.errors import RStreamError
+from rstream.operators import sinks, sources
+from rstream.runtime.ingest_client import IngestTarget
+from rstream.spark.datasource import RstreamSource
+from rstream.spark.output_reader import Folder, StreamReader
+from tests.behaviour.test_ingest import FIELDS, counting, running
+
+WORD, N = StructField("word", StringType()), StructField("n", LongType())
+BOTH = StructType([N, WORD])
+
+
+def test_what_a_topology_would_not_take_is_refused_before_anything_is_staged(tmp_path: Path) -> None:
+    with running(counting(sources.Ingest(FIELDS))) as found:
+        right = {"workers": found.target.workers[0], "token": found.target.token}
+        for options, schema, reason in (
+            ({}, BOTH, "name where the rows go"),
+            ({"workers": right["workers"]}, BOTH, "with a token only"),
+            ({**right, "tokenFile": str(tmp_path / "none")}, BOTH, "cannot read the token"),
+            ({**right, "token": "guess"}, BOTH, "wrong token"),
+            ({**right, "workers": "127.0.0.1:9"}, BOTH, "no worker of a topology answers"),
+            ({**right, "step": "other"}, BOTH, "has no ingest source 'other'"),
+            (right, StructType([WORD]), "the DataFrame has no column 'n'"),
+            (right, StructType([WORD, StructField("n", StringType())]), "the topology wants 'n': int"),
+        ):
+            with pytest.raises(RStreamError, match=reason):
+                RstreamSource(options).writer(schema, overwrite=False)
+        with pytest.raises(RStreamError, match="cannot be overwritten"):
+            RstreamSource(right).writer(BOTH, overwrite=True)
+        with pytest.raises(RStreamError, match="name a checkpointLocation"):
+            RstreamSource(right).streamWriter(BOTH, overwrite=False)
+        chosen = RstreamSource({**right, "checkpointLocation": str(tmp_path)}).streamWriter(BOTH, False).delivery
+        assert (chosen.columns, chosen.staging) == (("word", "n"), f"{tmp_path}/rstream")
+        assert isinstance(chosen.target, IngestTarget)
+    assert list(tmp_path.iterdir()) == []
+
+
+def written(sink: Any, values: list[Any]) -> None:
+    topology = Topology("written")
+    topology.source("n", values).sink("out", sink)
+    run(topology, local=True)
+
+
+def test_lines_of_json_are_rows_with_a_schema_and_text_without(tmp_path: Path) -> None:
+    written(sinks.JsonLines(tmp_path), [("a", 1), {"n": 2, "word": "b"}])
+    folder = Folder(str(tmp_path))
+    [[name]] = [list(numbers.values()) for numbers in folder.files().values()]
+    assert folder.schema() == "value string"
+    text = StructType([StructField("value", StringType())])
+    assert list(folder.read([name], text)) == [('["a", 1]',), ('{"n": 2, "word": "b"}',)]
+    assert list(folder.read([name], StructType([WORD, N]))) == [("a", 1), ("b", 2)]
+
+
+def test_a_column_without_values_in_one_file_has_the_type_that_was_asked_for(tmp_path: Path) -> None:
+    written(sinks.Parquet(tmp_path, ("word", "n")), [("a", None)])
+    [batch] = Folder(str(tmp_path)).read(["out-0-00000001.parquet"], BOTH)
+    assert batch.to_pylist() == [{"n": None, "word": "a"}]
+
+
+def test_files_that_were_read_go_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    written(sinks.JsonLines(tmp_path, commit_records=1), [1, 2])
+    for options, left in (({}, 1), ({"cleanSource": "delete"}, 0)):
+        reader = StreamReader(Folder(str(tmp_path)), BOTH, options)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert [each.value for each in reader.partitions(start, end)] == [sorted(names(tmp_path))]
+        reader.commit(end)
+        assert bool(names(tmp_path)) == bool(left)
+        assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("*.jsonl")]
+
+
+def test_a_folder_that_is_none_or_empty_is_said_so(tmp_path: Path) -> None:
+    for options, reason in (
+        ({}, "name the folder"),
+        ({"path": str(tmp_path / "none")}, "is no folder"),
+        ({"path": str(tmp_path)}, "nothing is committed in .* so give the columns"),
+    ):
+        with pytest.raises(RStreamError, match=reason):
+            RstreamSource(options).schema()

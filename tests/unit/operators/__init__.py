@@ -1,0 +1,1 @@
+"""Operators with event time: one file each."""
