@@ -92,7 +92,9 @@ class SourceTask(Task):
             self._begin(record)
             if kind == SWITCH:
                 self._apply_switch(record)
-            elif kind == LOOK:
+                self._replayed()
+                return True  # as `switch` did: it reads nothing, and no watermark is due before the next read
+            if kind == LOOK:
                 self._rest(split, part, count)
             else:
                 self._skipping = kind == SKIP

@@ -102,7 +102,7 @@ class SimulatedCluster:
         self.events: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._pushed = 0
-        self.workload: Workload = workload or make_workload(self.random, extras)
+        self.workload: Workload = workload or make_workload(self.random, extras, random.Random(f"windows/{seed}"))
         self.workers: dict[str, SimWorker] = {}
         self.pipes: dict[tuple[str, str], Pipe] = {}
         self._pipe_number = 0
@@ -122,6 +122,8 @@ class SimulatedCluster:
             self.events["little may be retained"] += 1
         if any(isinstance(operator.logic, Linger) for operator in self.workload.graph.operators):
             self.events["timers"] += 1
+        if any(operator.name == "window" for operator in self.workload.graph.operators):
+            self.events["windows"] += 1
         self.delay_s = self.random.choice([0.001, 0.01, 0.05])
         self.style = style or self.random.choices(list(STYLES), list(STYLES.values()))[0]
         if self.style != MIXED:

@@ -15,9 +15,11 @@ from typing import Any
 from rstream import groupings
 from rstream.api import Bolt, Context, Out, TransactionalSink
 from rstream.errors import SinkFenced
+from rstream.event_time import EventTime
 from rstream.graph import Graph
 from rstream.groupings import Grouping
 from rstream.operators.sinks import Collect
+from rstream.operators.windows import Sliding
 from rstream.topology import Topology
 
 
@@ -137,15 +139,36 @@ def second(value: Any) -> Any:
     return value[1] % KEYS
 
 
-def make_workload(rng: random.Random, extras: random.Random | None = None) -> Workload:
-    """A random topology of 4 to 6 operators. `extras` draws timers for some: the rest of a seed stays the same."""
+def index_of(value: Any) -> Any:
+    """The event time of a value as its source makes it."""
+    return value[1]
+
+
+def numbered_index_of(value: Any) -> Any:
+    """The event time of a numbered value."""
+    return value[0][1]
+
+
+WINDOW = Sliding(60, 20)
+
+
+def make_workload(
+    rng: random.Random, extras: random.Random | None = None, windows: random.Random | None = None
+) -> Workload:
+    """A random topology of 4 to 6 operators.
+
+    `extras` draws timers for some, `windows` windows by event time: the rest of a seed stays the same.
+    """
     topology = Topology("faulty")
+    stamp = None
+    if windows is not None and windows.random() < 0.5:
+        stamp = EventTime(index_of, every_s=windows.choice([0.0, 0.001, 0.02]))
     sizes = [rng.randint(1, 3) for _ in range(rng.randint(1, 2))]
     per_source = rng.randint(300, 400) // len(sizes) + 1
     streams = []
     for number, size in enumerate(sizes):
         items = [(f"s{number}", index) for index in range(per_source)]
-        streams.append(topology.source(f"s{number}", items, parallelism=size))
+        streams.append(topology.source(f"s{number}", items, parallelism=size, event_time=stamp))
     if rng.random() < 0.5:
         waits_s = [0.001, 0.02, 0.1] if extras is not None and extras.random() < 0.5 else []
         mapped = []
@@ -154,15 +177,19 @@ def make_workload(rng: random.Random, extras: random.Random | None = None) -> Wo
             if extras is not None and waits_s:
                 keyed = stream.key_by(f"second{number}", second)
                 mapped.append(keyed.process(f"map{number}", Linger(extras.choice(waits_s)), parallelism=tasks))
+                stamp = None  # what lingers comes too late for its windows, as it should
             else:
                 mapped.append(stream.grouped(grouping).map(f"map{number}", _same, parallelism=tasks))
         streams = mapped
     merged = topology.merge("merge", *streams) if len(streams) > 1 else streams[0]
     numbered = merged.grouped(_any_grouping(rng)).process("number", Number(), parallelism=rng.randint(1, 3))
     counted = numbered.key_by("key", key_of).process("count", CountKeys(), parallelism=rng.randint(1, 4))
+    sinks = {"counts": counted, "left": numbered.grouped(groupings.All()), "right": numbered.grouped(groupings.All())}
+    if windows is not None and stamp is not None:
+        cut = numbered.key_by("window key", key_of).window(WINDOW, time=numbered_index_of)
+        sinks["windows"] = cut.count("window", parallelism=windows.randint(1, 4))
     stores: dict[str, Store] = {}
-    for name, stream in (("counts", counted), ("left", numbered), ("right", numbered)):
-        grouped = stream if name == "counts" else stream.grouped(groupings.All())
+    for name, grouped in sinks.items():
         if rng.random() < 0.6:
             stores[name] = Store()
             interval_s = rng.choice([0.0, 0.02, 0.1])
@@ -231,4 +258,17 @@ def check(results: Mapping[str, list[Any]], expected: set[Any]) -> str:
             seen = [number for _, sender, number in counted if sender == task]
             if seen != sorted(seen):
                 return f"key {key}: what came from number#{task} was counted out of order"
+    return _check_windows(results["windows"], expected) if "windows" in results else ""
+
+
+def _check_windows(rows: list[Any], expected: set[Any]) -> str:
+    """Each window of each key has come once, with all of its values."""
+    wanted: dict[tuple[int, Any], int] = defaultdict(int)
+    for _, index in expected:
+        for start in WINDOW.starts(index):
+            wanted[index % KEYS, start] += 1
+    truth = sorted((key, start, start + WINDOW.size_s, n) for (key, start), n in wanted.items())
+    wrong = [row for row in truth if row not in rows] or [row for row in rows if row not in truth]
+    if wrong or len(rows) != len(truth):
+        return f"windows: {len(rows)} rows where {len(truth)} were wanted, {len(wrong)} wrong, as {wrong[:1]}"
     return ""

@@ -140,7 +140,9 @@ class Coordinator:
     def _found_dead_too(self, worker: str) -> None:
         """Another worker of a node is gone, right after one of it was: that may be the node."""
         record = self._machine.topologies.get(topology_of(worker))
-        if record is not None and worker in record.workers:
+        if record is None or record.state in OVER or worker in self._ending:
+            return  # it was told to end
+        if worker in record.workers:
             self._doubtful.add(record.workers[worker].address.node)
             self._found_dead(record.name, worker)
 
