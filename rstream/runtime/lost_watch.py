@@ -88,6 +88,7 @@ class LostWatch(threading.Thread):
         elif again is None:
             self._give_up(worker)
         else:
+            self._knock(worker)
             self._later(worker, again)
 
     def _call_again(self, worker: str, call: Callable[[], None]) -> None:
@@ -116,6 +117,10 @@ class LostWatch(threading.Thread):
         tells that it is gone."""
         if self._is_known(worker):
             self._suspects.lost(worker)
+            self._knock(worker)
+
+    def _knock(self, worker: str) -> None:
+        if self._is_known(worker):
             self._deaths.knock(worker, self._machine.topologies[topology_of(worker)].workers[worker].address.endpoint)
 
     def gone(self, topology: str, worker: str) -> None:

@@ -102,14 +102,15 @@ def test_a_worker_that_is_silent_and_whose_machine_still_answers_for_it_is_left_
         assert watched.watch.doubted == set()
 
 
+@pytest.mark.parametrize("error", [DIED, UNREACHABLE])
 def test_a_worker_on_a_lost_node_whose_machine_says_that_nobody_is_there_is_dead_at_once(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr("rstream.runtime.death_watch.KNOCKS", 1)
     with socket.create_server(("127.0.0.1", 0)) as door:
         endpoint = f"127.0.0.1:{door.getsockname()[1]}"
     watched = Watched(endpoint)
     watched.up.clear()
-    watched.watch.failed_to_answer("wc", "wc/w1", DIED)
+    watched.watch.failed_to_answer("wc", "wc/w1", error, lambda: None)
     assert watched.told.wait(30.0)
     assert watched.dead == [("wc/w1", "its process is gone")]
