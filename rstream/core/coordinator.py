@@ -8,7 +8,7 @@ idempotent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from rstream.config import ControlConfig
 from rstream.core.backup import LostTask
@@ -284,15 +284,18 @@ class CoordinatorMachine(Savepoints):
         record.version += 1
         return self._start(record, nodes, "REBALANCING")
 
-    def died(self, topology: str, worker: str, error: bytes, nodes: Sequence[str] = ()) -> list[Instruction]:
-        """A worker's process is gone; `nodes` are those that a new spare can be started on."""
+    def died(
+        self, topology: str, worker: str, error: bytes, nodes: Sequence[str] = (), doubted: Container[str] = ()
+    ) -> list[Instruction]:
+        """A worker's process is gone, or its lease is; `nodes` are those that a new spare can be started on, and
+        `doubted` workers may be lost too."""
         record, found = self._of(topology, worker)
         if record is None or found is None or found.phase == "gone" or record.state in OVER:
             return []
         found.phase = "gone"
         running = all(each.phase not in ("starting", "started", "ready") for each in record.hosts().values())
         if found.spare or (record.recovers and running and record.restarts < record.crashes_max):
-            return self._recover(record, worker, nodes)
+            return self._recover(record, worker, nodes, doubted)
         return self.failed(topology, worker, error)
 
     def beside(self, topology: str, worker: str) -> dict[str, str]:
@@ -341,7 +344,9 @@ class CoordinatorMachine(Savepoints):
 
     # Recovery (PROTOCOL.md section 9).
 
-    def _recover(self, record: TopologyRecord, worker: str, nodes: Sequence[str]) -> list[Instruction]:
+    def _recover(
+        self, record: TopologyRecord, worker: str, nodes: Sequence[str], doubted: Container[str]
+    ) -> list[Instruction]:
         """Give the dead worker's tasks a new host and open a round, which covers what an open one covered (R1, R3)."""
         home = record.workers[worker].address.node
         was_spare = record.workers[worker].is_spare
@@ -354,7 +359,7 @@ class CoordinatorMachine(Savepoints):
             record.restarts += 1
             for task in lost:
                 record.losses[task] = record.losses.get(task, 0) + 1
-            target = self._new_host(record)
+            target = self._new_host(record, doubted)
             if target is None:
                 return self._lost_for_good(record, f"worker {worker} died and no other is left to take its tasks over")
             record.workers[target].host_tasks()
@@ -369,15 +374,19 @@ class CoordinatorMachine(Savepoints):
         replacement = self._add_spare(record, _emptiest(record, nodes or [home])) if missing else []
         return [*self._fence_all(record, lost), *replacement]
 
-    def _new_host(self, record: TopologyRecord) -> str | None:
-        """A spare that is ready, else the worker with the fewest tasks."""
-        spares = [name for name, each in record.workers.items() if each.is_spare and each.phase == "ready"]
+    def _new_host(self, record: TopologyRecord, doubted: Container[str]) -> str | None:
+        """A spare that is ready, else the worker with the fewest tasks; those that may be lost too only if need be."""
+        trusted = {name: each for name, each in record.workers.items() if name not in doubted}
+        spares = [name for name, each in trusted.items() if each.is_spare and each.phase == "ready"]
         if spares:
             return spares[0]
-        hosts = [name for name, each in record.hosts().items() if each.phase in ("running", "finished")]
-        hosts = hosts or [name for name, each in record.workers.items() if each.phase == "ready"]
-        load = {name: sum(host == name for host in record.placement.values()) for name in hosts}
-        return min(hosts, key=lambda name: (load[name], name), default=None)
+        load = Counter(record.placement.values())
+        for found in (trusted, record.workers):
+            hosts = [name for name, each in found.items() if not each.spare and each.phase in ("running", "finished")]
+            hosts = hosts or [name for name, each in found.items() if each.phase == "ready"]
+            if hosts:
+                return min(hosts, key=lambda name: (load[name], name))
+        return None
 
     def spread(self, topology: str, nodes: Sequence[str]) -> list[Instruction]:
         """These nodes are alive. A topology that has come to be on one node alone gets a spare on another (P7).

@@ -97,7 +97,9 @@ class CheckpointedTasks(BackedTasks):
 
     def __init__(self, *arguments: Any, checkpointed: bool = False, **options: Any) -> None:
         self.checkpointed = checkpointed
-        self._ordered = 0
+        self._ordered = self._committed = 0
+        self._owes_commit = False
+        """A checkpoint is whole, and its sinks wait for the lease to commit."""
         self._numbers: dict[TaskId, int] = {}
         """The newest checkpoint that each task was cut for."""
         self._cuts: dict[TaskId, Cut] = {}
@@ -134,14 +136,22 @@ class CheckpointedTasks(BackedTasks):
         self._ordered = max(number, self._ordered)
 
     def commit_due(self) -> bool:
-        """Sinks commit with checkpoints, not by themselves."""
-        return False if self.checkpointed else super().commit_due()
+        """Sinks commit with checkpoints, not by themselves, and as all do under the lease alone: what comes when it is
+        over waits for another, or for whoever takes the tasks over and commits it when they are back."""
+        if not self.checkpointed:
+            return super().commit_due()
+        if not self._owes_commit or self.clock() >= self.lease_until_s:
+            return False
+        self._owes_commit = False
+        for sink in self.committing:
+            if sink.frozen is not None and self._numbers.get(sink.id) == self._committed:
+                sink.commit()
+        return True
 
     def committed(self, number: int) -> None:
         """All tasks' states at this checkpoint are in the store: what sinks set apart at it is committed."""
-        for sink in self.committing:
-            if sink.frozen is not None and self._numbers.get(sink.id) == number:
-                sink.commit()
+        self._committed, self._owes_commit = number, True
+        self.commit_due()
         for source in self.sources:
             if self._numbers.get(source.id) == number:
                 source.covered_by(self._read[source.id])

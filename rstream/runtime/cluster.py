@@ -170,6 +170,14 @@ def nodes() -> list[Node]:
     return sorted(found, key=lambda node: node.id)
 
 
+def is_up(node: str) -> bool:
+    """Whether Ray has a node; no where it cannot say."""
+    try:
+        return any(each.id == node for each in nodes())
+    except ray.exceptions.RayError:
+        return False
+
+
 def nodes_for_work(doubtful: Container[str] = ()) -> list[str]:
     """Where workers may go. A head without CPUs is there to keep work off it; doubtful nodes are the last resort."""
     found = nodes()

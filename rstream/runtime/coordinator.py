@@ -47,7 +47,7 @@ from rstream.core.instructions import (
 )
 from rstream.core.live_changes import Progress
 from rstream.core.recording import recording_of
-from rstream.core.records import OVER, TopologyRecord, topology_of
+from rstream.core.records import OVER, TopologyRecord
 from rstream.core.report import WorkerReport
 from rstream.core.restoring import Restore
 from rstream.core.stalls import Stall
@@ -58,11 +58,11 @@ from rstream.runtime import cluster
 from rstream.runtime.answers import Answers
 from rstream.runtime.checkpointer import Checkpointer
 from rstream.runtime.controller import Controller
-from rstream.runtime.death_watch import DeathWatch, DoubtfulNodes
 from rstream.runtime.error_book import ErrorBook
 from rstream.runtime.ingest_door import ingest_token
 from rstream.runtime.journal import Store, open_store
 from rstream.runtime.logs import LogBook, LogLine
+from rstream.runtime.lost_watch import LostWatch
 from rstream.runtime.monitor import node_facts
 from rstream.runtime.mover import Mover
 from rstream.runtime.poison_watch import PoisonWatch
@@ -72,9 +72,6 @@ from rstream.runtime.worker import worker_actor
 
 _LOG = logging.getLogger(__name__)
 RESULT_BYTES_MAX = 256 << 20
-SPARE_WAIT_S = 0.1
-SPARE_WAITS_MAX = 100
-"""So often it is asked for a spare before a task that was lost just before goes to a worker with other tasks."""
 
 
 class Coordinator:
@@ -94,16 +91,15 @@ class Coordinator:
         self._pending_results: dict[str, int] = {}
         self._collecting: dict[str, bool] = {}
         """Workers whose results are on their way, and whether to stop them afterwards."""
-        self._saver = Saver(
-            self._machine, self._handles, self._answers.when, self._execute, self._answers.put, self._died
-        )
-        self._mover = Mover(self._machine, self._handles, self._answers.when, self._execute, self._died)
-        self._poison = PoisonWatch(self._machine, self._answers.when, self._execute, self._errors.note)
-        self._deaths = DeathWatch(lambda worker: self._answers.put(self._found_dead_too, worker))
-        self._doubtful = DoubtfulNodes()
-        self._cpus: dict[str, float] = {}
         self._ending: set[str] = set()
         """Workers that were told to stop and have not answered yet."""
+        is_ending, put = self._ending.__contains__, self._answers.put
+        self._lost = LostWatch(self._machine, self._lock, put, self._died, is_ending, cluster.is_up, self._clock)
+        lost = self._lost.failed_to_answer
+        self._saver = Saver(self._machine, self._handles, self._answers.when, self._execute, put, lost)
+        self._mover = Mover(self._machine, self._handles, self._answers.when, self._execute, lost)
+        self._poison = PoisonWatch(self._machine, self._answers.when, self._execute, self._errors.note)
+        self._cpus: dict[str, float] = {}
         self._worker_class = worker_actor()
         for name in self._store.names("topology/"):
             content = self._store.get(name)
@@ -112,6 +108,7 @@ class Coordinator:
         self._controller = Controller(self._machine, self._books, self._lock, self._store, self._clock, self._execute)
         threading.Thread(target=self._controller.run, name="rstream-control", daemon=True).start()
         self._answers.start()
+        self._lost.start()
         Spreader(self._machine, self._lock, self._nodes, self._execute).start()
         Checkpointer(self._machine, self._lock, self._clock, self._execute).start()
 
@@ -120,11 +117,13 @@ class Coordinator:
         self._machine.adopt(record)
         self._books[record.name] = ReportBook()
         for worker, found in record.workers.items():
+            self._lost.follow(record, worker)
             try:
                 self._handles[worker] = ray.get_actor(worker, namespace=cluster.NAMESPACE)
             except ValueError:
                 if found.phase != "starting" and record.state not in OVER:
-                    self._answers.put(partial(self._found_dead, record.name), worker)
+                    missing = partial(self._lost.missing, record.name, cause="Ray knows nobody of that name")
+                    self._answers.put(missing, worker)
                 continue
             self._watch(record.name, worker)
         self._execute([each for each in self._machine.resume(record.name) if self._can(each)])
@@ -132,18 +131,6 @@ class Coordinator:
     def _can(self, instruction: Instruction) -> bool:
         """A worker that is to be told something has been found, or is still to be started."""
         return isinstance(instruction, Persist | StartWorker | Close | StartOver) or instruction.worker in self._handles
-
-    def _found_dead(self, topology: str, worker: str) -> None:
-        self._died(topology, worker, "its process is gone")
-
-    def _found_dead_too(self, worker: str) -> None:
-        """Another worker of a node is gone, right after one of it was: that may be the node."""
-        record = self._machine.topologies.get(topology_of(worker))
-        if record is None or record.state in OVER or worker in self._ending:
-            return  # it was told to end
-        if worker in record.workers:
-            self._doubtful.add(record.workers[worker].address.node)
-            self._found_dead(record.name, worker)
 
     # Requests of users.
 
@@ -329,6 +316,8 @@ class Coordinator:
                 record = self._machine.find(topology)
             except UnknownTopology:
                 return None
+            if not self._lost.heard(worker):
+                return None  # its tasks are, or will be, somebody else's
             self._poison.look(topology)
             if report is not None and worker in record.workers:
                 self._books[topology].add(worker, report)
@@ -371,17 +360,8 @@ class Coordinator:
             self._execute(self._machine.progressed(topology, progress))
 
     def gone(self, topology: str, worker: str) -> None:
-        """A neighbour has found a worker's process gone. Those beside it on its node may be too, if the node is."""
-        with self._lock:
-            if topology not in self._machine.topologies or worker not in self._machine.topologies[topology].workers:
-                return
-            beside = self._machine.beside(topology, worker)
-        dead = self._deaths.knock_at(beside)
-        with self._lock:
-            # Spares come first in the list, or lost tasks would go to one that is gone.
-            for each in dead:
-                self._found_dead_too(each)
-            self._found_dead(topology, worker)
+        """A neighbour has found a worker's process gone."""
+        self._lost.gone(topology, worker)
 
     def prepared(self, topology: str, number: int, tasks: list[TaskId]) -> None:
         """The states of some tasks at a checkpoint are in the store."""
@@ -457,27 +437,34 @@ class Coordinator:
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True),
             runtime_env=cluster.worker_environment(),
         ).remote(topology, worker, incarnation, record.token, record.config)
+        self._lost.follow(record, worker)
         self._watch(topology, worker)
         self._ask_start(topology, worker)
 
     def _watch(self, topology: str, worker: str) -> None:
         """Learn of the end of a worker's process from a call that only ends with it."""
+        if worker not in self._handles:
+            return  # it was told to stop
         self._answers.when(
             self._handles[worker].live.remote(),
             lambda _: None,
-            lambda error: self._died(topology, worker, str(error)),
+            lambda error: self._lost.failed_to_answer(topology, worker, error, partial(self._watch, topology, worker)),
         )
 
     def _ask_start(self, topology: str, worker: str) -> None:
-
         def started(answer: Any) -> None:
             address, pid = answer
             if worker not in self._handles:
                 return  # it was told to stop before it was up
+            self._lost.heard(worker)
             self._execute(self._machine.started(topology, worker, address, pid))
 
         self._answers.when(
-            self._handles[worker].start.remote(), started, lambda error: self._died(topology, worker, str(error))
+            self._handles[worker].start.remote(),
+            started,
+            lambda error: self._lost.failed_to_answer(
+                topology, worker, error, partial(self._ask_start, topology, worker)
+            ),
         )
 
     def _deploy(self, topology: str, worker: str) -> None:
@@ -498,6 +485,10 @@ class Coordinator:
         record = self._machine.topologies[topology]
         lost = record.round.lost if record.round is not None else []
 
+        def again() -> None:
+            if record.round is not None and record.round.number == number:
+                self._fence(topology, worker, number)
+
         def answered(answer: tuple[dict[TaskId, LostTask], list[TaskId]]) -> None:
             try:
                 instructions = self._machine.fenced(topology, worker, number, *answer)
@@ -509,14 +500,14 @@ class Coordinator:
         self._answers.when(
             self._handles[worker].fence.remote(record.deployment(), lost),
             answered,
-            lambda error: self._died(topology, worker, str(error)),
+            lambda error: self._lost.failed_to_answer(topology, worker, error, again),
         )
 
     def _restore(self, topology: str, worker: str, number: int, restores: list[Restore]) -> None:
         self._answers.when(
             self._handles[worker].restore.remote(restores),
             lambda _: self._execute(self._machine.restored(topology, worker, number)),
-            lambda error: self._died(topology, worker, str(error)),
+            lambda error: self._lost.failed_to_answer(topology, worker, error),
         )
 
     def _collect(self, topology: str, worker: str) -> None:
@@ -540,6 +531,7 @@ class Coordinator:
         if worker in self._collecting:
             self._collecting[worker] = True
             return
+        self._lost.forget(worker)
         handle = self._handles.pop(worker, None)
         if handle is None:
             return
@@ -551,11 +543,7 @@ class Coordinator:
 
         self._answers.when(handle.stop.remote(), stopped, stopped)
 
-    def _died(self, topology: str, worker: str, cause: str, waited: int = 0) -> None:
-        if waited < SPARE_WAITS_MAX and self._machine.waits_for_spare(topology, worker):
-            later = partial(self._answers.put, lambda _: self._died(topology, worker, cause, waited + 1), None)
-            threading.Timer(SPARE_WAIT_S, later).start()
-            return
+    def _died(self, topology: str, worker: str, cause: str) -> None:
         self._poison.crashed(topology, worker)
         error = RunError(
             f"worker {worker} died ({cause.strip().splitlines()[0] if cause.strip() else 'no cause given'})"
@@ -563,7 +551,8 @@ class Coordinator:
         noticed_s, known = self._clock.now(), self._machine.topologies.get(topology)
         tasks = [] if known is None else [str(task) for task, host in known.placement.items() if host == worker]
         nodes = [] if known is None else self._nodes(known)
-        instructions = self._machine.died(topology, worker, cloudpickle.dumps(error), nodes)
+        self._lost.forget(worker)
+        instructions = self._machine.died(topology, worker, cloudpickle.dumps(error), nodes, self._lost.doubted)
         if instructions:
             self._errors.note(topology, worker, error)
             # Only then is it a death: a worker that was told to stop ends too, and its last report is kept.
@@ -574,7 +563,7 @@ class Coordinator:
         self._execute(instructions)
 
     def _nodes(self, record: TopologyRecord) -> list[str]:
-        return cluster.nodes_for_work(self._doubtful)[: cloudpickle.loads(record.config).nodes]
+        return cluster.nodes_for_work(self._lost.doubtful)[: cloudpickle.loads(record.config).nodes]
 
     def _cpus_of(self, node: str) -> float:
         if node not in self._cpus:

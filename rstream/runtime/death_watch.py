@@ -13,6 +13,7 @@ import struct
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Literal
 
 from rstream.clock import SystemClock, sleep
 
@@ -25,6 +26,7 @@ KNOCKS = 3
 KNOCK_TIMEOUT_S = 0.3
 DOUBT_S = 15.0
 """So long nothing new is put on a node that seems lost; by then Ray knows."""
+Answer = Literal["somebody listens", "nobody listens", "no answer"]
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -52,24 +54,30 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def refuses(endpoint: str) -> bool:
-    """Whether the machine at ip:port answers that nobody listens there; no answer says nothing.
+def knock(endpoint: str) -> Answer:
+    """What the machine at ip:port says to somebody who wants to connect. Its kernel answers, so a process that is busy
+    listens as well as any.
 
     >>> with socket.create_server(("127.0.0.1", 0)) as listener:
     ...     endpoint = f"127.0.0.1:{listener.getsockname()[1]}"
-    ...     refuses(endpoint)
-    False
-    >>> refuses(endpoint)
-    True
+    ...     knock(endpoint)
+    'somebody listens'
+    >>> knock(endpoint)
+    'nobody listens'
     """
     host, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_TIMEOUT_S).close()
     except ConnectionRefusedError:
-        return True
+        return "nobody listens"
     except (OSError, ValueError):
-        return False
-    return False
+        return "no answer"
+    return "somebody listens"
+
+
+def refuses(endpoint: str) -> bool:
+    """Whether the machine at ip:port answers that nobody listens there; no answer says nothing."""
+    return knock(endpoint) == "nobody listens"
 
 
 class DoubtfulNodes:

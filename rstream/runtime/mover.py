@@ -18,10 +18,10 @@ class Mover:
         handles: dict[str, Any],
         when: Callable[[Any, Callable[[Any], None], Callable[[BaseException], None]], None],
         execute: Callable[[list[Instruction]], None],
-        died: Callable[[str, str, str], None],
+        failed: Callable[[str, str, BaseException], None],
     ) -> None:
         self._machine, self._handles = machine, handles
-        self._when, self._execute, self._died = when, execute, died
+        self._when, self._execute, self._failed = when, execute, failed
 
     def park(self, order: Park) -> None:
         """Let a worker stop tasks; when it has, the machine goes on."""
@@ -34,5 +34,5 @@ class Mover:
         self._when(
             self._handles[worker].park.remote(order.order, order.version, dict(order.targets)),
             answered,
-            lambda error: self._died(topology, worker, str(error)),
+            lambda error: self._failed(topology, worker, error),
         )

@@ -25,10 +25,10 @@ class Saver:
         when: Callable[[Any, Callable[[Any], None], Callable[[BaseException], None]], None],
         execute: Callable[[list[Instruction]], None],
         answer: Callable[[Callable[[Any], None], Any], None],
-        died: Callable[[str, str, str], None],
+        failed: Callable[[str, str, BaseException], None],
     ) -> None:
         self._machine, self._handles = machine, handles
-        self._when, self._execute, self._answer, self._died = when, execute, answer, died
+        self._when, self._execute, self._answer, self._failed = when, execute, answer, failed
         self._clock = SystemClock()
         self._held_s: dict[str, float] = {}
         self.still_s: dict[str, float] = {}
@@ -86,7 +86,7 @@ class Saver:
             if answer is not None and answer is not False:
                 self._execute(then(answer))
 
-        self._when(reference, answered, lambda error: self._died(topology, worker, str(error)))
+        self._when(reference, answered, lambda error: self._failed(topology, worker, error))
 
     def _saved(self, topology: str, worker: str, attempt: int, files: list[SavedTask] | None) -> None:
         if files is not None:
@@ -97,7 +97,7 @@ class Saver:
         if isinstance(cause, SavepointError):
             self._execute(self._machine.unsaved(topology, attempt, str(cause)))
         else:
-            self._died(topology, worker, str(error))
+            self._failed(topology, worker, error)
 
     def _close(self, topology: str, attempt: int, uri: str, files: tuple[SavedTask, ...]) -> None:
         """Write the manifest, on a thread of its own: a slow store must not hold up the other topologies."""

@@ -27,6 +27,7 @@ from rstream.core.live_changes import Progress
 from rstream.core.report import report_of
 from rstream.core.restoring import Restore
 from rstream.core.savepoint import SavedTask
+from rstream.core.suspects import reports_every_s
 from rstream.core.worker import WorkerMachine
 from rstream.core.worker_checkpoints import Reading, Saving
 from rstream.errors import OperatorError, RStreamError, RunError, SinkFenced
@@ -67,6 +68,8 @@ class Worker:
         self._note = NoteBook(worker)
         self._claimed_s = self.clock.monotonic()
         self._probed_s = 0.0
+        self._lease_until_s = 0.0
+        """Only a report that was answered gives a lease: nobody else tells the coordinator that this worker has one."""
         self._coordinator: Any = None
         self._io: CheckpointIo | None = None
         ring = LogRing(worker, self.node)
@@ -123,7 +126,7 @@ class Worker:
                 checkpointed=checkpointed,
             )
             machine.note = self._note
-            machine.lease_until_s = self.clock.now() + self.config.lease_s
+            machine.lease_until_s = self._lease_until_s
             machine.backups.load_max = self.config.backup.load_max
             self._loop.deploy(machine, ingest_token(self.config, self._token))
 
@@ -371,9 +374,11 @@ class Worker:
         self._claimed_s = self.clock.monotonic()
         if node_load is None:
             self._leave()
+        self._lease_until_s = asked_s + self.config.lease_s
+        machine = self._loop.machine  # it may have come while the coordinator was asked
         if machine is not None:
             machine.backups.node_load = node_load
-            machine.lease_until_s = asked_s + self.config.lease_s
+            machine.lease_until_s = self._lease_until_s
 
     def _probe_now_and_then(self, machine: WorkerMachine) -> None:
         if self.clock.monotonic() - self._probed_s >= PROBE_EVERY_S:
@@ -381,8 +386,9 @@ class Worker:
             self._loop.post(machine.probe)
 
     def _report_for_ever(self) -> None:
+        every_s = reports_every_s(self.config.stats_interval_s, self.config.lease_s)
         while not self._gone.is_set():
-            sleep(self.config.stats_interval_s)
+            sleep(every_s)
             try:
                 self._report()
             except Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import os
 import random
 import signal
@@ -137,11 +138,22 @@ class Blocked(Bolt):
         out.emit(value)
 
 
+class Hoarding(Bolt):
+    """Keeps the interpreter from every thread of its process, as a library does that never lets go of it: nothing is
+    heard of its worker for that long."""
+
+    def process(self, value: Any, out: Any) -> None:
+        if value == 100:
+            ctypes.PyDLL(None).sleep(20)
+        out.emit(value)
+
+
 @pytest.mark.long
-def test_a_bolt_that_blocks_for_20_s_is_never_taken_for_dead() -> None:
+@pytest.mark.parametrize("bolt", [Blocked, Hoarding])
+def test_a_bolt_that_blocks_for_20_s_is_never_taken_for_dead(bolt: type[Bolt]) -> None:
     topology = Topology("blocked", backup={"interval_s": 0.3})
     numbers = topology.source("numbers", sources.Rate(int, per_s=500, limit=1000))
-    numbers.process("block", Blocked()).sink("out")
+    numbers.process("block", bolt()).sink("out")
     handle = submit(topology, workers=3, spares=1, folder="", lease_s=5.0)
     assert handle.wait(120) == "FINISHED"
     assert handle.status()["restarts"] == 0

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from rstream.core.bolt_task import BoltTask
+from rstream.core.records import OVER
 from rstream.core.sink_task import SinkTask
 from rstream.core.worker_checkpoints import CheckpointedTasks
 from rstream.errors import ProtocolError
 from rstream.lab.fault_checkpoints import CheckpointSchedule
+from rstream.lab.fault_topologies import StoreSink
 
 SEEDS = range(30)
 SEEDS_OF_MUTANTS = range(120)
+SEEDS_OF_LEASES = range(10)
 
 
 def verdicts(seeds: range) -> Iterator[str]:
@@ -58,3 +61,25 @@ def test_sinks_that_forget_what_they_set_apart_are_found_out(monkeypatch: pytest
 
     monkeypatch.setattr(SinkTask, "_restore_checkpoint", forget)
     assert any(verdict != "exact" for verdict in verdicts(SEEDS_OF_MUTANTS))
+
+
+def test_a_sink_whose_worker_has_no_lease_commits_no_checkpoint_until_it_has_one() -> None:
+    kept_waiting = 0
+    for seed in SEEDS_OF_LEASES:
+        schedule = CheckpointSchedule(seed, faults=0)
+        sinks = [operator.logic for operator in schedule.workload.graph.operators]
+        stores = [sink.store for sink in sinks if isinstance(sink, StoreSink)]
+        while schedule.record.checkpoints.committed < 1 and schedule.record.state not in OVER:
+            schedule.step()
+        machines = [worker.machine for worker in schedule.workers.values() if worker.machine is not None]
+        for machine in machines:
+            machine.lease_until_s = 0.0
+        before = [list(store.rows) for store in stores]
+        while schedule.record.checkpoints.committed < 4 and schedule.record.state not in OVER:
+            schedule.step()
+        assert [store.rows for store in stores] == before, f"seed {seed}"
+        kept_waiting += any(machine._owes_commit for machine in machines)
+        for machine in machines:
+            machine.lease_until_s = float("inf")
+        assert schedule.run().verdict == "exact", f"seed {seed}"
+    assert kept_waiting > len(SEEDS_OF_LEASES) / 4

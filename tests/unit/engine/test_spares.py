@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rstream.core.coordinator import CoordinatorMachine
+from rstream.core.deployment import WorkerAddress
 from rstream.core.instructions import Persist, StartWorker
-from rstream.core.records import TopologyRecord
+from rstream.core.records import TopologyRecord, WorkerRecord
 from tests.unit.control.samples import make_record
 
 
@@ -47,3 +48,11 @@ def test_nothing_is_started_where_there_is_no_other_node_or_no_spares_are_wanted
     assert machine_with(1, w0="n1", w1="n1")[0].spread("wc", ["n1"]) == []
     assert machine_with(1)[0].spread("wc", ["n1", "n2"]) == []
     assert machine_with(0, w0="n1", w1="n1")[0].spread("wc", ["n1", "n2"]) == []
+
+
+def test_lost_tasks_do_not_go_to_a_worker_that_may_be_lost_too_unless_there_is_no_other() -> None:
+    for doubted, host in (((), "wc/s2"), (("wc/s2",), "wc/w0"), (("wc/s2", "wc/w0"), "wc/w0")):
+        machine, record = machine_with(0)
+        record.workers["wc/s2"] = WorkerRecord(WorkerAddress("wc/s2", "n2", 3), "ready", spare=True)
+        machine.died("wc", "wc/w1", b"", ["n1"], doubted)
+        assert set(record.placement.values()) == {"wc/w0", host}, doubted
