@@ -8,7 +8,7 @@ its beginning on, so that no other policy gets them meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from rstream.core.slots import SlotBook
 from rstream.core.steps import Step, worker_step
 from rstream.errors import UsageError
 from rstream.keys import SLOTS
+from rstream.schedulers.base import Slot
 
 STEP_S_MAX = 120.0
 """A step that takes longer is given up: the policy will see where things stand and decide anew."""
@@ -52,7 +53,7 @@ class Executor:
 
     def begin(self, name: str, entry: dict[str, Any], steps: list[Step], now_s: float) -> None:
         """Start a plan; the entry is kept up to date until it is done."""
-        wanted = sorted({slot for step in steps if step.kind == "move" for slot in step.slots.values()})
+        wanted = sorted(slots_for_tasks(steps))
         free = [slot for slot in wanted if self._book.worker(slot) is None]
         self._book.book(name, free)
         execution = Execution(entry, [worker_step(free), *steps] if free else steps, now_s)
@@ -66,7 +67,7 @@ class Executor:
         at = next((at for at, step in enumerate(steps) if step.state in ("waiting", "running")), len(steps))
         for step in steps[at:]:
             step.state = "waiting"
-        self._book.book(name, [slot for step in steps[at:] if step.kind == "move" for slot in step.slots.values()])
+        self._book.book(name, slots_for_tasks(steps[at:]))
         begun_s = min((step.started_s for step in steps[:at]), default=now_s)
         self.running[name] = Execution(entry, steps, begun_s, at)
 
@@ -213,6 +214,11 @@ class Executor:
             took_s=now_s - execution.begun_s,
             paused_ms=max((step.paused_ms for step in execution.steps), default=0.0),
         )
+
+
+def slots_for_tasks(steps: Iterable[Step]) -> set[Slot]:
+    """The slots that get tasks by these steps, new ones or such as move."""
+    return {slot for step in steps if step.kind in ("load", "move") for slot in step.slots.values()}
 
 
 def moved_slots(record: TopologyRecord, operator: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -136,6 +137,32 @@ def test_a_plan_books_its_slots_starts_workers_there_and_moves_to_them() -> None
     anew = SlotBook()
     anew.sync([record])
     assert anew.worker(Slot("n2", 1)) == start.worker, "a coordinator that comes back knows the slots"
+
+
+def test_a_new_task_starts_in_a_new_worker_on_the_slot_that_the_plan_gives_it() -> None:
+    machine, record = running()
+    book = SlotBook()
+    book.sync([record])
+    executor = Executor(machine, book)
+    entry: dict[str, Any] = {"state": "planned", "steps": []}
+    steps = [
+        Step("load", "load double#2", "double", [2], places=[("double", 2, "n2", 1)]),
+        Step("activate", "activate double#2", "double", [0, 1, 2]),
+    ]
+    executor.begin("wc", entry, steps, 0.0)
+    assert [step["kind"] for step in entry["steps"]] == ["workers", "load", "activate"]
+    assert book.numbering(["other"], {"n2": 3}).shown["n2"] == (2,), "w1 has 0, and 1 is booked"
+    anew = SlotBook()
+    Executor(machine, anew).resume("wc", json.loads(json.dumps(entry)), 0.0)
+    assert anew.numbering(["other"], {"n2": 3}).shown["n2"] == (0, 2), "a coordinator that comes back books it again"
+    [start] = of_kind(executor.turn("wc", 0.0)[0], StartWorker)
+    machine.started("wc", start.worker, WorkerAddress(start.worker, "n2", start.incarnation), 1)
+    machine.deployed("wc", start.worker)
+    close_round(machine, record)
+    executor.turn("wc", 1.0)
+    close_round(machine, record)
+    assert record.placement[TaskId("double", 2)] == start.worker
+    assert book.worker(Slot("n2", 1)) == start.worker
 
 
 def report(at_s: float, *tasks: TaskReport) -> WorkerReport:
