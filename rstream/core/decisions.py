@@ -7,13 +7,16 @@ Looks that led to nothing again and again, for the same reasons, are one entry w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rstream.schedulers.base import Plan, TopologyView, View, diff, plain
+from rstream.schedulers.base import Plan, Reason, TopologyView, View, diff, plain
 
 NEAR = 0.2
 """A forecast came true when what was measured differs from it by no more than this share."""
+FAILED = "failed"
+REPEATABLE = ("nothing to do", FAILED)
+"""Decisions in these states that say the same again and again are one entry."""
 
 
 def seen(view: View, topology: TopologyView) -> dict[str, Any]:
@@ -53,20 +56,59 @@ def decision(name: str, policy: str, view: View, plan: Plan, at_s: float) -> dic
     alone = Plan({name: mine} if mine else {}, plan.nodes_taken, plan.nodes_released, plan.nodes_more)
     others = {topology.name for topology in view.topologies} - {name}
     reasons = [plain(reason) for reason in plan.reasons if reason.subject.partition("/")[0] not in others]
+    moves = [move.to_data() for move in diff(view, alone)]
+    state = "planned" if alone else "nothing to do"
+    return _entry(name, policy, at_s, state, reasons, seen(view, view.topology(name)), moves)
+
+
+def failure(name: str, policy: str, error: BaseException, at_s: float) -> dict[str, Any]:
+    """The record of a look that ended with an error: nothing was seen, or nothing came of it."""
+    return _entry(name, policy, at_s, FAILED, [plain(_because(name, error))])
+
+
+def _entry(
+    name: str,
+    policy: str,
+    at_s: float,
+    state: str,
+    reasons: list[Any],
+    saw: Mapping[str, Any] | None = None,
+    moves: Sequence[Any] = (),
+) -> dict[str, Any]:
     return {
         "at_s": at_s,
         "topology": name,
         "policy": policy,
-        "saw": seen(view, view.topology(name)),
+        "saw": saw or {},
         "reasons": reasons,
-        "moves": [move.to_data() for move in diff(view, alone)],
-        "state": "planned" if alone else "nothing to do",
+        "moves": list(moves),
+        "state": state,
         "steps": [],
         "took_s": None,
         "paused_ms": None,
         "outcome": None,
         "times": 1,
     }
+
+
+def fail(entry: dict[str, Any], error: BaseException) -> None:
+    """A decision could not be carried out, for a reason that nobody expected."""
+    entry["state"] = FAILED
+    entry["reasons"] = [*entry["reasons"], plain(_because(entry["topology"], error))]
+
+
+def _because(name: str, error: BaseException) -> Reason:
+    return Reason(name, f"error: {said(error)}")
+
+
+def said(error: BaseException) -> str:
+    """An error in one line.
+
+    >>> said(ValueError("no such node\\nand more"))
+    'ValueError: no such node'
+    """
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def outcome(decided: Mapping[str, Any], view: View) -> dict[str, Any] | None:
@@ -147,4 +189,4 @@ def _is_repeated(last: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     def say(each: Mapping[str, Any]) -> tuple[Any, ...]:
         return each["policy"], each["state"], tuple(reason["summary"] for reason in each["reasons"])
 
-    return last["state"] == "nothing to do" and say(last) == say(entry)
+    return last["state"] in REPEATABLE and say(last) == say(entry)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rstream.config import ControlConfig
-from rstream.core.decisions import DecisionLog, decision
+from rstream.core.decisions import DecisionLog, decision, failure
 from rstream.core.meter import SAMPLE_S, Meter
 from rstream.core.records import OVER, TopologyRecord
 from rstream.core.slots import SlotBook
@@ -96,13 +96,15 @@ class ControlMachine:
         self.added: list[str] = []
         """Nodes that scaling has taken into use, in that order."""
         self._veto_of = veto_of
+        self._unusable: set[str] = set()
+        """Groups that could not be made: that is said once, not at every turn."""
 
     def log(self, record: TopologyRecord) -> DecisionLog:
         """The decisions of a topology."""
         return self.logs.setdefault(record.name, DecisionLog(record.control.decisions_max))
 
-    def regroup(self, records: Iterable[TopologyRecord], now_s: float) -> None:
-        """Follow topologies that came, went, or changed their policy."""
+    def regroup(self, records: Iterable[TopologyRecord], now_s: float) -> list[str]:
+        """Follow topologies that came, went, or changed their policy; names those whose policy cannot be used."""
         wanted: dict[str, list[TopologyRecord]] = {}
         for record in records:
             if record.state not in OVER:
@@ -110,17 +112,37 @@ class ControlMachine:
         for key in [key for key in self.groups if key not in wanted]:
             del self.groups[key]
             self.memories.pop(key, None)
+        self._unusable &= wanted.keys()
+        failed: list[str] = []
         for key, members in wanted.items():
             names = [record.name for record in members]
             if key in self.groups:
                 self.groups[key].topologies = names
                 continue
-            control = members[0].control
-            veto = self._veto_of(control.veto) if control.veto and self._veto_of else None
-            group = Group(key, guarded(members[0].policy, control, veto), control, names, 0.0)
-            group.next_s = now_s + group.interval_s
-            group.memory = self.memories.get(key, {})
-            self.groups[key] = group
+            if key in self._unusable:
+                continue
+            try:
+                self.groups[key] = self._group(key, members, now_s)
+            except Exception as error:
+                self._unusable.add(key)
+                failed += self.failed(members, error, now_s)
+        return failed
+
+    def _group(self, key: str, members: Sequence[TopologyRecord], now_s: float) -> Group:
+        policy, control = members[0].policy, members[0].control
+        veto = self._veto_of(control.veto) if control.veto and self._veto_of else None
+        group = Group(key, guarded(policy, control, veto), control, [record.name for record in members], 0.0)
+        group.next_s = now_s + group.interval_s
+        group.memory = self.memories.get(key, {})
+        return group
+
+    def failed(self, records: Iterable[TopologyRecord], error: BaseException, now_s: float) -> list[str]:
+        """Write down that looking after these topologies raised an error; gives their names."""
+        names = []
+        for record in records:
+            self.log(record).add(failure(record.name, record.policy, error, now_s))
+            names.append(record.name)
+        return names
 
     def due(self, now_s: float) -> list[Group]:
         """The groups whose time has come."""

@@ -21,6 +21,7 @@ from rstream.clock import Clock, sleep
 from rstream.config import ControlConfig
 from rstream.core.channel import TaskId
 from rstream.core.coordinator import CoordinatorMachine
+from rstream.core.decisions import fail, said
 from rstream.core.executor import Executor, under_way
 from rstream.core.first_places import first_places
 from rstream.core.instructions import Instruction
@@ -57,9 +58,12 @@ class Controller:
         store: Store,
         clock: Clock,
         execute: Callable[[list[Instruction]], None],
+        list_nodes: Callable[[], list[NodeFacts]] = node_facts,
+        ask_for_nodes: Callable[[int, float], None] = ask_for_nodes,
     ) -> None:
         self._machine, self._books, self._lock = machine, books, lock
         self._store, self._clock, self._execute = store, clock, execute
+        self._list_nodes, self._ask = list_nodes, ask_for_nodes
         self.control = ControlMachine(load_veto)
         self.executor = Executor(machine, self.control.book)
         self._nodes: list[NodeFacts] = []
@@ -74,21 +78,30 @@ class Controller:
             try:
                 self.turn()
             except Exception:
-                # A policy's mistake must not end the control of the other topologies.
                 _LOG.exception("the controller could not finish a turn")
 
     def turn(self) -> None:
-        """Ask every policy whose time has come."""
+        """Ask every policy whose time has come. What goes wrong with one of them is no matter of the others."""
         now_s = self._clock.now()
         with self._lock:
             self._carry_out(now_s)
-            self.control.regroup(self._machine.topologies.values(), now_s)
+            self._keep_decisions(self.control.regroup(self._machine.topologies.values(), now_s))
             due = [group for group in self.control.due(now_s) if not self.executor.running.keys() & {*group.topologies}]
-        self._refresh_nodes()
-        with self._lock:
+        if self._refresh_nodes():
             self._ask_for_nodes()
         for group in due:
-            self._steer(group)
+            try:
+                self._steer(group)
+            except Exception as error:
+                _LOG.exception("policy %s could not look after %s", group.policy.name, ", ".join(group.topologies))
+                self._note_failure(group, error)
+
+    def _note_failure(self, group: Group, error: BaseException) -> None:
+        now_s = self._clock.now()
+        group.next_s = now_s + group.interval_s
+        with self._lock:
+            records = [self._machine.topologies[name] for name in group.topologies if name in self._machine.topologies]
+            self._keep_decisions(self.control.failed(records, error, now_s))
 
     def _steer(self, group: Group) -> None:
         records = self._machine.topologies
@@ -100,19 +113,19 @@ class Controller:
         now_s = self._clock.now()
         if picture is None:
             return
-        try:
-            plan = self.control.decide(group, picture, now_s)
-        except Exception:
-            group.next_s = now_s + group.interval_s
-            raise
+        plan = self.control.decide(group, picture, now_s)
         with self._lock:
             entries = self.control.note(group, records, picture, plan, now_s)
             changed = [name for name, version in versions.items() if records[name].version != version]
             for name, entry in entries.items():
-                if entry["state"] == "planned":
-                    self._begin(name, entry, picture, plan, changed)
-                elif name not in changed:
-                    self._balance(picture, name)
+                try:
+                    if entry["state"] == "planned":
+                        self._begin(name, entry, picture, plan, changed)
+                    elif name not in changed:
+                        self._balance(picture, name)
+                except Exception as error:
+                    _LOG.exception("a plan for %s could not be begun", name)
+                    fail(entry, error)
             self._keep_memory(group)
             self._keep_decisions(entries)
             self._carry_out(now_s)
@@ -142,16 +155,17 @@ class Controller:
 
     def _ask_for_nodes(self) -> None:
         """Ask the autoscaler for the nodes that plans need, and let those go that were asked for and emptied."""
-        used = {
-            worker.address.node
-            for record in self._machine.topologies.values()
-            if record.state not in OVER
-            for worker in record.hosts().values()
-        }
-        wanted = self._requests.need(len(used), self.executor.nodes_more) or self._requests.settle(len(used))
-        self.executor.nodes_more = 0
+        with self._lock:
+            used = {
+                worker.address.node
+                for record in self._machine.topologies.values()
+                if record.state not in OVER
+                for worker in record.hosts().values()
+            }
+            wanted = self._requests.need(len(used), self.executor.nodes_more) or self._requests.settle(len(used))
+            self.executor.nodes_more = 0
         if wanted is not None:
-            ask_for_nodes(wanted, min((node.cpus for node in self._nodes), default=1.0))
+            self._ask(wanted, min((node.cpus for node in self._nodes), default=1.0))
 
     def restart_uri(self, record: TopologyRecord) -> str:
         """A new folder for the state of a topology while it is restarted."""
@@ -163,14 +177,21 @@ class Controller:
     def _carry_out(self, now_s: float) -> None:
         """Take the plans under way as far as they go now."""
         for name in list(self.executor.running):
-            instructions, noted = self.executor.turn(name, now_s)
-            if noted:
-                self._keep_decisions([name])
-            self._execute(instructions)
+            try:
+                instructions, noted = self.executor.turn(name, now_s)
+                if noted:
+                    self._keep_decisions([name])
+                self._execute(instructions)
+            except Exception as error:
+                _LOG.exception("the plan for %s could not be carried out", name)
+                self._give_up(name, said(error))
 
     def changed_by_hand(self, name: str) -> None:
         """Somebody asked for another change of the topology: what its policy has begun is left where it is."""
-        self._execute(self.executor.give_up(name, "the topology was changed by hand", self._clock.now()))
+        self._give_up(name, "the topology was changed by hand")
+
+    def _give_up(self, name: str, why: str) -> None:
+        self._execute(self.executor.give_up(name, why, self._clock.now()))
         if name in self.control.logs:
             self._keep_decisions([name])
 
@@ -191,10 +212,13 @@ class Controller:
         slots = control.slots_per_node
         return [replace(node, slots=slots or node.slots) for node in self._nodes]
 
-    def _refresh_nodes(self) -> None:
-        if self._clock.monotonic() - self._nodes_s >= NODES_EVERY_S:
-            self._nodes_s = self._clock.monotonic()
-            self._nodes = node_facts()
+    def _refresh_nodes(self) -> bool:
+        """Ask now and then which nodes there are; whether it was asked now."""
+        if self._clock.monotonic() - self._nodes_s < NODES_EVERY_S:
+            return False
+        self._nodes_s = self._clock.monotonic()
+        self._nodes = self._list_nodes()
+        return True
 
     def first_places(self, record: TopologyRecord, nodes: Sequence[str]) -> Mapping[TaskId, Slot] | None:
         """Where the policy of a new topology wants its tasks; None where it does not say."""
