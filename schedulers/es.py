@@ -136,7 +136,9 @@ class EsStream:
                 plans[topology.name] = self._complete(topology, wanted, grown, actions)
                 reasons += self._reasons(topology, wanted, grown)
                 busy = self._busy_until(view, topology, wanted, grown)
-                kept.update(rate=rate, at_s=view.end_s, busy={**last.get("busy", {}), **busy})
+                kept.update(at_s=view.end_s, busy={**last.get("busy", {}), **busy})
+                if all(grown.parallelism[name] >= choice.servers for name, choice in wanted.choices.items()):
+                    kept["rate"] = rate  # else it is not scaled for this rate yet, and the next look tries again
             remembered[topology.name] = kept
         reasons.append(self._node_reason(scaling))
         plan = Plan(

@@ -227,6 +227,11 @@ def moved_slots(record: TopologyRecord, operator: str) -> int:
     return sum(span.high - span.low for span in record.versions[operator][newest].spans if span.since == newest)
 
 
+def given_up(entry: Mapping[str, Any]) -> bool:
+    """Whether a recorded decision was left where it was."""
+    return str(entry["state"]).startswith("given up")
+
+
 def under_way(entry: Mapping[str, Any]) -> bool:
     """Whether a recorded decision was being carried out."""
     return bool(entry["state"] == "running")

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rstream.config import ControlConfig
 from rstream.core.decisions import DecisionLog, decision, failure
+from rstream.core.feasible import feasible
 from rstream.core.meter import SAMPLE_S, Meter
+from rstream.core.nodes import NodeRequests
 from rstream.core.records import OVER, TopologyRecord
 from rstream.core.slots import SlotBook
 from rstream.core.view import NodeFacts, Picture, build
 from rstream.schedulers import registry
-from rstream.schedulers.base import Memory, Plan
+from rstream.schedulers.base import Memory, Plan, Reason
 from rstream.schedulers.guards import Guarded, GuardParameters, Veto
 
 INTERVALS = ("interval_s", "adjust_interval_s", "window_s")
@@ -77,6 +79,8 @@ class Group:
     next_s: float
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     memory: Memory = field(default_factory=dict)
+    before: Memory = field(default_factory=dict)
+    """The memory as it was before the newest plan, which a policy must not remember if nothing came of it."""
 
     @property
     def interval_s(self) -> float:
@@ -92,7 +96,9 @@ class ControlMachine:
         self.book = SlotBook()
         self.groups: dict[str, Group] = {}
         self.logs: dict[str, DecisionLog] = {}
-        self.memories: dict[str, Memory] = {}
+        self.memories: dict[str, tuple[Memory, Memory]] = {}
+        """For each group its policy's memory, now and before the newest plan."""
+        self.requests = NodeRequests()
         self.added: list[str] = []
         """Nodes that scaling has taken into use, in that order."""
         self._veto_of = veto_of
@@ -133,7 +139,7 @@ class ControlMachine:
         veto = self._veto_of(control.veto) if control.veto and self._veto_of else None
         group = Group(key, guarded(policy, control, veto), control, [record.name for record in members], 0.0)
         group.next_s = now_s + group.interval_s
-        group.memory = self.memories.get(key, {})
+        group.memory, group.before = self.memories.get(key, ({}, {}))
         return group
 
     def failed(self, records: Iterable[TopologyRecord], error: BaseException, now_s: float) -> list[str]:
@@ -174,10 +180,41 @@ class ControlMachine:
 
     def decide(self, group: Group, picture: Picture, now_s: float) -> Plan:
         """Ask the policy. May take seconds; touches nothing but the group's memory."""
-        plan, group.memory = group.policy.plan(picture.view, group.memory, group.rng)
-        self.memories[group.key] = group.memory
+        before = group.memory
+        plan, after = group.policy.plan(picture.view, before, group.rng)
+        self._remember(group, after, before)
         group.next_s = now_s + group.interval_s
         return plan
+
+    def within_reach(self, group: Group, picture: Picture, plan: Plan, records: Mapping[str, TopologyRecord]) -> Plan:
+        """What of a plan can be done, and is not under way already; the policy does not remember the rest as done."""
+        possible = feasible(picture.view, plan, records)
+        if self.requests.covers(nodes_used(records.values()), possible.nodes_more):
+            summary = f"{possible.nodes_more} nodes more were asked for already and have not come"
+            possible = replace(possible, nodes_more=0, reasons=(*possible.reasons, Reason("cluster", summary)))
+        for name in group.topologies:
+            if plan.topologies.get(name) and not possible.topologies.get(name):
+                self.undo(group, name)
+        return possible
+
+    def undo(self, group: Group, name: str) -> None:
+        """Nothing came of the newest plan for a topology, or not all: the policy is to decide anew at its next look."""
+        memory = group.before if group.topologies == [name] else undone(group.memory, group.before, name)
+        self._remember(group, memory, group.before)
+
+    def group_of(self, name: str) -> Group | None:
+        """The group that a topology belongs to."""
+        return next((group for group in self.groups.values() if name in group.topologies), None)
+
+    def _remember(self, group: Group, memory: Memory, before: Memory) -> None:
+        group.memory, group.before = memory, before
+        self.memories[group.key] = memory, before
+
+    def nodes_to_ask(self, records: Iterable[TopologyRecord], more: int) -> int | None:
+        """How many nodes the autoscaler is to be told that are needed, when plans want more of them; None: no news."""
+        used = nodes_used(records)
+        asked = self.requests.need(used, more)
+        return asked if asked is not None else self.requests.settle(used)
 
     def begun(self, plan: Plan) -> None:
         """A plan is being carried out: nodes come into use by scaling, or go out of it."""
@@ -196,6 +233,33 @@ class ControlMachine:
                     entry["state"] = "dry run"
                 entries[name] = self.log(records[name]).add(entry)
         return entries
+
+
+def nodes_used(records: Iterable[TopologyRecord]) -> int:
+    """How many nodes have workers with tasks."""
+    running = [record for record in records if record.state not in OVER]
+    return len({worker.address.node for record in running for worker in record.hosts().values()})
+
+
+def undone(memory: Memory, before: Memory, name: str) -> dict[str, Any]:
+    """A memory with all that is kept under a topology's name as it was before.
+
+    >>> undone({"rate": {"a": 2, "b": 4}, "at_s": 9}, {"rate": {"a": 1}, "at_s": 5}, "a")
+    {'rate': {'a': 1, 'b': 4}, 'at_s': 9}
+    >>> undone({"rate": {"a": 2, "b": 4}}, {}, "a")
+    {'rate': {'b': 4}}
+    """
+    result: dict[str, Any] = {}
+    for key, value in memory.items():
+        earlier = before.get(key)
+        if key == name:
+            if key in before:
+                result[key] = earlier
+        elif isinstance(value, Mapping):
+            result[key] = undone(value, earlier if isinstance(earlier, Mapping) else {}, name)
+        else:
+            result[key] = value
+    return result
 
 
 def is_steady(record: TopologyRecord) -> bool:

@@ -22,7 +22,8 @@ from rstream.config import ControlConfig
 from rstream.core.channel import TaskId
 from rstream.core.coordinator import CoordinatorMachine
 from rstream.core.decisions import fail, said
-from rstream.core.executor import Executor, under_way
+from rstream.core.executor import Executor, given_up, under_way
+from rstream.core.feasible import way_of
 from rstream.core.first_places import first_places
 from rstream.core.instructions import Instruction
 from rstream.core.nodes import NodeRequests
@@ -68,7 +69,6 @@ class Controller:
         self.executor = Executor(machine, self.control.book)
         self._nodes: list[NodeFacts] = []
         self._nodes_s = -NODES_EVERY_S
-        self._requests = NodeRequests()
         self._recall()
 
     def run(self) -> None:
@@ -84,8 +84,8 @@ class Controller:
         """Ask every policy whose time has come. What goes wrong with one of them is no matter of the others."""
         now_s = self._clock.now()
         with self._lock:
-            self._carry_out(now_s)
             self._keep_decisions(self.control.regroup(self._machine.topologies.values(), now_s))
+            self._carry_out(now_s)
             due = [group for group in self.control.due(now_s) if not self.executor.running.keys() & {*group.topologies}]
         if self._refresh_nodes():
             self._ask_for_nodes()
@@ -115,17 +115,19 @@ class Controller:
             return
         plan = self.control.decide(group, picture, now_s)
         with self._lock:
+            plan = self.control.within_reach(group, picture, plan, records)
             entries = self.control.note(group, records, picture, plan, now_s)
             changed = [name for name, version in versions.items() if records[name].version != version]
             for name, entry in entries.items():
                 try:
                     if entry["state"] == "planned":
-                        self._begin(name, entry, picture, plan, changed)
+                        self._begin(group, name, entry, picture, plan, changed)
                     elif name not in changed:
                         self._balance(picture, name)
                 except Exception as error:
                     _LOG.exception("a plan for %s could not be begun", name)
                     fail(entry, error)
+                    self.control.undo(group, name)
             self._keep_memory(group)
             self._keep_decisions(entries)
             self._carry_out(now_s)
@@ -137,35 +139,41 @@ class Controller:
 
     # Doing what was decided.
 
-    def _begin(self, name: str, entry: dict[str, Any], picture: Picture, plan: Plan, changed: Sequence[str]) -> None:
+    def _begin(
+        self, group: Group, name: str, entry: dict[str, Any], picture: Picture, plan: Plan, changed: Sequence[str]
+    ) -> None:
         if name in changed:
             entry["state"] = "the topology changed meanwhile"
+            self.control.undo(group, name)
             return
         record = self._machine.topologies[name]
-        execute = record.control.execute or (plan.topologies[name].execute if name in plan.topologies else "live")
+        execute = way_of(record, plan.topologies.get(name))
         if execute == "live":
             steps = steps_of(picture.view, picture.numbering, plan, name)
         else:
             steps = restart_steps(picture.view, plan, name, self.restart_uri(record), execute == "restart-drop")
         if steps:
             self.control.begun(plan)
+            self._keep_nodes()
             self.executor.begin(name, entry, steps, self._clock.now())
         else:
             entry["state"] = "nothing to do"
 
     def _ask_for_nodes(self) -> None:
         """Ask the autoscaler for the nodes that plans need, and let those go that were asked for and emptied."""
+        before, more = replace(self.control.requests), self.executor.nodes_more
         with self._lock:
-            used = {
-                worker.address.node
-                for record in self._machine.topologies.values()
-                if record.state not in OVER
-                for worker in record.hosts().values()
-            }
-            wanted = self._requests.need(len(used), self.executor.nodes_more) or self._requests.settle(len(used))
-            self.executor.nodes_more = 0
+            wanted = self.control.nodes_to_ask(self._machine.topologies.values(), more)
         if wanted is not None:
-            self._ask(wanted, min((node.cpus for node in self._nodes), default=1.0))
+            try:
+                self._ask(wanted, min((node.cpus for node in self._nodes), default=1.0))
+            except Exception:
+                _LOG.exception("the autoscaler could not be asked for nodes")
+                self.control.requests = before  # it will be asked again
+                return
+        self.executor.nodes_more = 0
+        if self.control.requests != before:
+            self._keep_nodes()
 
     def restart_uri(self, record: TopologyRecord) -> str:
         """A new folder for the state of a topology while it is restarted."""
@@ -176,11 +184,13 @@ class Controller:
 
     def _carry_out(self, now_s: float) -> None:
         """Take the plans under way as far as they go now."""
-        for name in list(self.executor.running):
+        for name, execution in list(self.executor.running.items()):
             try:
                 instructions, noted = self.executor.turn(name, now_s)
                 if noted:
                     self._keep_decisions([name])
+                if given_up(execution.entry):
+                    self._undo(name)
                 self._execute(instructions)
             except Exception as error:
                 _LOG.exception("the plan for %s could not be carried out", name)
@@ -191,9 +201,18 @@ class Controller:
         self._give_up(name, "the topology was changed by hand")
 
     def _give_up(self, name: str, why: str) -> None:
+        if name in self.executor.running:
+            self._undo(name)
         self._execute(self.executor.give_up(name, why, self._clock.now()))
         if name in self.control.logs:
             self._keep_decisions([name])
+
+    def _undo(self, name: str) -> None:
+        """The plan that a policy remembers was not carried out, or not to its end."""
+        group = self.control.group_of(name)
+        if group is not None:
+            self.control.undo(group, name)
+            self._keep_memory(group)
 
     def fill_pool(self, name: str) -> list[Instruction]:
         """Load the replicas that the topology's policy wants to have at hand and that are not there yet."""
@@ -245,8 +264,12 @@ class Controller:
         return [dict(entry) for entry in log.entries] if log is not None else []
 
     def _keep_memory(self, group: Group) -> None:
-        memory = json.dumps({"key": group.key, "memory": group.memory}).encode()
+        memory = json.dumps({"key": group.key, "memory": group.memory, "before": group.before}).encode()
         self._store.put(f"control/memory/{group.topologies[0] if group.topologies else ''}", memory)
+
+    def _keep_nodes(self) -> None:
+        nodes = {"requests": self.control.requests.to_data(), "added": self.control.added}
+        self._store.put("control/nodes", json.dumps(nodes).encode())
 
     def _keep_decisions(self, names: Iterable[str]) -> None:
         for name in names:
@@ -258,7 +281,11 @@ class Controller:
             content = self._store.get(name)
             if content is not None:
                 kept = json.loads(content)
-                self.control.memories[kept["key"]] = kept["memory"]
+                self.control.memories[kept["key"]] = kept["memory"], kept.get("before", {})
+        nodes = self._store.get("control/nodes")
+        if nodes is not None:
+            kept = json.loads(nodes)
+            self.control.requests, self.control.added = NodeRequests(**kept["requests"]), kept["added"]
         for name, record in self._machine.topologies.items():
             content = self._store.get(f"control/decisions/{name}")
             if content is not None:

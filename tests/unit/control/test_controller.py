@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -14,8 +15,10 @@ from rstream.core.records import TopologyRecord
 from rstream.core.status import ReportBook
 from rstream.core.steps import Step
 from rstream.core.versions import Version
+from rstream.core.view import NodeFacts
 from rstream.runtime.controller import Controller
 from tests.unit.control.samples import NODES, fill, make_record
+from tests.unit.control.test_moves import close_round
 
 
 class Memory:
@@ -58,7 +61,7 @@ class Cluster:
                 )
             self.machine.adopt(record)
             self.books[record.name] = ReportBook()
-            fill(self.books[record.name].meter, record, 0.0, 60.0, per_s, 0.0015)
+            fill(self.books[record.name].meter, record, 0.0, 30.0, per_s, 0.0015)
         self.controller = Controller(
             self.machine,
             self.books,
@@ -137,6 +140,94 @@ def test_a_plan_that_cannot_be_carried_out_is_given_up_and_the_others_go_on() ->
     assert entries["bad"]["state"].startswith("given up: ValueError")
     assert entries["good"]["state"] == "running"
     assert cluster.records["good"].round is not None
+
+
+def crowded() -> TopologyRecord:
+    """A topology that es would let grow if any node could take a task more."""
+    return make_record("wc", "es", interval_s=5.0, parameters={"alpha_cpu": 0.3})
+
+
+def test_the_autoscaler_is_asked_once_and_a_node_that_comes_is_used_at_the_next_look() -> None:
+    cluster = Cluster(crowded())
+    cluster.look(30.0)
+    cluster.look(1.0)
+    assert len(cluster.asked) == 1
+    assert cluster.asked[0] > len(NODES)
+    cluster.look(5.0)
+    cluster.look(5.0)
+    last = cluster.decisions("wc")[-1]
+    assert (last["state"], len(cluster.asked)) == ("nothing to do", 1)
+    assert any("asked for already and have not come" in reason["summary"] for reason in last["reasons"])
+    cluster.nodes.append(NodeFacts("n3", 4.0, 1e9, 4))
+    cluster.look(5.0)
+    last = cluster.decisions("wc")[-1]
+    assert last["state"] == "running", "the rate is the same, but now there is a node"
+    assert {move["slot"][0] for move in last["moves"] if move["kind"] == "add_task"} == {"n3"}
+
+
+def test_what_was_asked_of_the_autoscaler_survives_the_coordinator_and_emptied_nodes_are_given_back() -> None:
+    first = Cluster(crowded())
+    first.look(30.0)
+    first.look(1.0)
+    first.controller.control.added = ["n2"]
+    first.controller._keep_nodes()
+    second = Cluster(crowded(), store=first.store)
+    assert second.controller.control.requests == first.controller.control.requests
+    assert second.controller.control.added == ["n2"]
+    second.look(1.0)
+    assert second.asked == [], "it was asked for already"
+    second.controller.control.requests.came = True
+    second.look(1.0)
+    assert second.asked == [2], "what came is not used any more"
+
+
+def test_an_autoscaler_that_does_not_answer_is_asked_again() -> None:
+    cluster = Cluster(crowded())
+    answers = [ConnectionError("no autoscaler"), None]
+
+    def ask(count: int, _: float) -> None:
+        error = answers.pop(0)
+        if error is not None:
+            raise error
+        cluster.asked.append(count)
+
+    cluster.controller._ask = ask
+    cluster.look(30.0)
+    cluster.look(1.0)
+    assert cluster.asked == []
+    cluster.look(1.0)
+    assert len(cluster.asked) == 1
+
+
+def test_a_plan_that_is_given_up_is_not_remembered_as_done() -> None:
+    cluster = Cluster(make_record("wc", "es", interval_s=5.0))
+    cluster.look(30.0)
+    assert cluster.decisions("wc")[-1]["state"] == "running"
+    cluster.controller.changed_by_hand("wc")
+    assert cluster.decisions("wc")[-1]["state"].startswith("given up")
+    close_round(cluster.machine, cluster.records["wc"])
+    cluster.look(10.0)
+    assert cluster.decisions("wc")[-1]["state"] == "running", "the rate has not changed, but nothing was done for it"
+    kept = json.loads(cluster.store.kept["control/memory/wc"])
+    assert "rate" in kept["memory"]["policy"]["topologies"]["wc"]
+    assert kept["before"] == {}
+
+
+def test_a_topology_that_changed_while_its_policy_thought_is_planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(make_record("wc", "es", interval_s=5.0))
+    (group,) = cluster.controller.control.groups.values()
+    plan = group.policy.plan
+
+    def meanwhile(*arguments: Any) -> Any:
+        cluster.records["wc"].version += 1
+        return plan(*arguments)
+
+    monkeypatch.setattr(group.policy, "plan", meanwhile)
+    cluster.look(30.0)
+    monkeypatch.undo()
+    assert cluster.decisions("wc")[-1]["state"] == "the topology changed meanwhile"
+    cluster.look(10.0)
+    assert cluster.decisions("wc")[-1]["state"] == "running"
 
 
 def _entry(name: str) -> dict[str, Any]:
