@@ -15,6 +15,8 @@ from rstream.schedulers.base import Plan, Reason, TopologyView, View, diff, plai
 NEAR = 0.2
 """A forecast came true when what was measured differs from it by no more than this share."""
 FAILED = "failed"
+EVACUATION = "evacuation"
+"""What stands for the policy where the controller itself moves tasks away from nodes that are about to end."""
 REPEATABLE = ("nothing to do", FAILED)
 """Decisions in these states that say the same again and again are one entry."""
 
@@ -89,6 +91,11 @@ def _entry(
         "outcome": None,
         "times": 1,
     }
+
+
+def evacuation(name: str, summary: str, state: str, at_s: float) -> dict[str, Any]:
+    """The record of what was decided about nodes that are about to end, without a policy."""
+    return _entry(name, EVACUATION, at_s, state, [plain(Reason(name, summary))])
 
 
 def fail(entry: dict[str, Any], error: BaseException) -> None:

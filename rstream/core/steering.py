@@ -8,6 +8,7 @@ one after the other, so that two policies never get the same slot.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,17 +16,21 @@ from typing import Any
 import numpy as np
 
 from rstream.config import ControlConfig
-from rstream.core.decisions import DecisionLog, decision, failure
-from rstream.core.feasible import feasible
+from rstream.core.decisions import DecisionLog, decision, evacuation, failure
+from rstream.core.evacuation import refuges, threatened
+from rstream.core.feasible import feasible, why_no_moves
 from rstream.core.meter import SAMPLE_S, Meter
 from rstream.core.nodes import NodeRequests
 from rstream.core.records import OVER, TopologyRecord
 from rstream.core.slots import SlotBook
+from rstream.core.steps import Step, layered
 from rstream.core.view import NodeFacts, Picture, build
 from rstream.schedulers import registry
 from rstream.schedulers.base import Memory, Plan, Reason
 from rstream.schedulers.guards import Guarded, GuardParameters, Veto
 
+EVACUATE_EVERY_S = 5.0
+"""So often it is tried to move what is on nodes that are about to end."""
 INTERVALS = ("interval_s", "adjust_interval_s", "window_s")
 """What policies call the time between two looks."""
 
@@ -102,6 +107,8 @@ class ControlMachine:
         self.added: list[str] = []
         """Nodes that scaling has taken into use, in that order."""
         self._veto_of = veto_of
+        self._evacuated_s: dict[str, float] = {}
+        """When it was last tried to move a topology away from nodes that are about to end."""
         self._unusable: set[str] = set()
         """Groups that could not be made: that is said once, not at every turn."""
 
@@ -215,6 +222,30 @@ class ControlMachine:
         used = nodes_used(records)
         asked = self.requests.need(used, more)
         return asked if asked is not None else self.requests.settle(used)
+
+    def evacuate(
+        self, record: TopologyRecord, everything: Iterable[TopologyRecord], nodes: Sequence[NodeFacts], now_s: float
+    ) -> tuple[dict[str, Any], list[Step]] | None:
+        """Have a topology leave the nodes that are about to end: the record of it and the steps, if it is time."""
+        workers = threatened(record, nodes)
+        if not workers:
+            self._evacuated_s.pop(record.name, None)
+            return None
+        if not is_steady(record) or now_s - self._evacuated_s.get(record.name, -math.inf) < EVACUATE_EVERY_S:
+            return None
+        self._evacuated_s[record.name] = now_s
+        self.book.sync(everything)
+        leaving = ", ".join(sorted({record.workers[worker].address.node[:8] for worker in workers}))
+        count = sum(len(tasks) for tasks in workers.values())
+        why = why_no_moves(record)
+        targets = {} if why else refuges(record, workers, nodes, self.book)
+        steps = list(layered([operator.name for operator in record.outline.operators], targets))
+        state = "planned"
+        if not steps or record.control.dry_run:
+            why, steps = why or ("dry run" if steps else "no other node takes them"), []
+            state = "dry run" if record.control.dry_run else "nothing to do"
+        summary = f"node {leaving} is about to end: its {count} tasks {f'stay: {why}' if why else 'move away'}"
+        return self.log(record).add(evacuation(record.name, summary, state, now_s)), steps
 
     def begun(self, plan: Plan) -> None:
         """A plan is being carried out: nodes come into use by scaling, or go out of it."""

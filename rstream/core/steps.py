@@ -6,7 +6,7 @@ coordinator. Tasks are loaded first and lose their work last; moved tasks come i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -115,8 +115,22 @@ def _batches(topology: TopologyView, moves: Sequence[base.Move], numbering: Numb
         for mine in (layer[:half], layer[half:]):
             if mine:
                 places = _places(((move.task, move.target) for move in mine), numbering)
-                what = f"move {_tasks(move.task for move in mine)}{_where(places)}"
-                yield Step("move", what, operator, places=places, pause_s=max(move.pause_s for move in mine))
+                yield _move(operator, places, max(move.pause_s for move in mine))
+
+
+def layered(order: Iterable[str], targets: Mapping[TaskId, Slot]) -> Iterator[Step]:
+    """Tasks to these slots, operator by operator in this order, and half of an operator's tasks at a time."""
+    for operator in order:
+        mine: list[Place] = [
+            (operator, task.number, *slot) for task, slot in sorted(targets.items()) if task.operator == operator
+        ]
+        half = (len(mine) + 1) // 2
+        yield from (_move(operator, places) for places in (mine[:half], mine[half:]) if places)
+
+
+def _move(operator: str, places: list[Place], pause_s: float = 0.0) -> Step:
+    what = f"move {_list(f'{name}#{number}' for name, number, _, _ in sorted(places))}{_where(places)}"
+    return Step("move", what, operator, places=places, pause_s=pause_s)
 
 
 def worker_step(slots: Sequence[Slot]) -> Step:

@@ -21,7 +21,8 @@ from rstream.clock import Clock, sleep
 from rstream.config import ControlConfig
 from rstream.core.channel import TaskId
 from rstream.core.coordinator import CoordinatorMachine
-from rstream.core.decisions import fail, said
+from rstream.core.decisions import EVACUATION, fail, said
+from rstream.core.evacuation import threatened
 from rstream.core.executor import Executor, given_up, under_way
 from rstream.core.feasible import way_of
 from rstream.core.first_places import first_places
@@ -83,11 +84,14 @@ class Controller:
     def turn(self) -> None:
         """Ask every policy whose time has come. What goes wrong with one of them is no matter of the others."""
         now_s = self._clock.now()
+        refreshed = self._refresh_nodes()
         with self._lock:
             self._keep_decisions(self.control.regroup(self._machine.topologies.values(), now_s))
+            if refreshed:
+                self._leave_ending_nodes(now_s)
             self._carry_out(now_s)
             due = [group for group in self.control.due(now_s) if not self.executor.running.keys() & {*group.topologies}]
-        if self._refresh_nodes():
+        if refreshed:
             self._ask_for_nodes()
         for group in due:
             try:
@@ -159,6 +163,27 @@ class Controller:
         else:
             entry["state"] = "nothing to do"
 
+    def _leave_ending_nodes(self, now_s: float) -> None:
+        """Move tasks away from nodes whose end was announced; what policies have begun there has no time any more."""
+        if not any(node.draining for node in self._nodes):
+            return
+        everything = self._machine.topologies
+        for name, record in everything.items():
+            if record.state in OVER:
+                continue
+            nodes = self._shown(record.control)
+            running = self.executor.running.get(name)
+            if running is not None:
+                if running.entry["policy"] != EVACUATION and threatened(record, nodes):
+                    self._give_up(name, "a node is about to end")
+                continue
+            decided = self.control.evacuate(record, everything.values(), nodes, now_s)
+            if decided is not None:
+                entry, steps = decided
+                if steps:
+                    self.executor.begin(name, entry, steps, now_s)
+                self._keep_decisions([name])
+
     def _ask_for_nodes(self) -> None:
         """Ask the autoscaler for the nodes that plans need, and let those go that were asked for and emptied."""
         before, more = replace(self.control.requests), self.executor.nodes_more
@@ -189,7 +214,7 @@ class Controller:
                 instructions, noted = self.executor.turn(name, now_s)
                 if noted:
                     self._keep_decisions([name])
-                if given_up(execution.entry):
+                if given_up(execution.entry) and execution.entry["policy"] != EVACUATION:
                     self._undo(name)
                 self._execute(instructions)
             except Exception as error:
@@ -201,7 +226,8 @@ class Controller:
         self._give_up(name, "the topology was changed by hand")
 
     def _give_up(self, name: str, why: str) -> None:
-        if name in self.executor.running:
+        running = self.executor.running.get(name)
+        if running is not None and running.entry["policy"] != EVACUATION:
             self._undo(name)
         self._execute(self.executor.give_up(name, why, self._clock.now()))
         if name in self.control.logs:
@@ -236,7 +262,11 @@ class Controller:
         if self._clock.monotonic() - self._nodes_s < NODES_EVERY_S:
             return False
         self._nodes_s = self._clock.monotonic()
-        self._nodes = self._list_nodes()
+        try:
+            self._nodes = self._list_nodes()
+        except Exception:
+            _LOG.exception("the nodes of the cluster could not be listed: those of before count")
+            return False
         return True
 
     def first_places(self, record: TopologyRecord, nodes: Sequence[str]) -> Mapping[TaskId, Slot] | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rstream.clock import ManualClock
 from rstream.core.coordinator import CoordinatorMachine
-from rstream.core.instructions import Instruction
+from rstream.core.deployment import WorkerAddress
+from rstream.core.instructions import Instruction, Park, StartWorker
 from rstream.core.records import TopologyRecord
 from rstream.core.status import ReportBook
 from rstream.core.steps import Step
@@ -228,6 +230,81 @@ def test_a_topology_that_changed_while_its_policy_thought_is_planned_anew(monkey
     assert cluster.decisions("wc")[-1]["state"] == "the topology changed meanwhile"
     cluster.look(10.0)
     assert cluster.decisions("wc")[-1]["state"] == "running"
+
+
+def announced(cluster: Cluster, *ending: str) -> None:
+    """The end of these nodes is announced."""
+    cluster.nodes = [replace(node, draining=node.id in ending) for node in cluster.nodes]
+
+
+def test_everything_leaves_a_node_that_is_about_to_end_whatever_the_policy_is() -> None:
+    cluster = Cluster(make_record("wc", "static"))
+    record = cluster.records["wc"]
+    announced(cluster, "n1")
+    cluster.look(1.0)
+    (entry,) = cluster.decisions("wc")
+    assert (entry["policy"], entry["state"]) == ("evacuation", "running")
+    assert entry["reasons"][0]["summary"] == "node n1 is about to end: its 4 tasks move away"
+    assert [step["what"] for step in entry["steps"]] == [
+        "start workers on n2/1",
+        *(f"move {task} on n2/1" for task in ("n#0", "double#0", "count#0", "out#0")),
+    ]
+    [start] = [each for each in cluster.done if isinstance(each, StartWorker)]
+    cluster.machine.started("wc", start.worker, WorkerAddress(start.worker, "n2", start.incarnation), 1)
+    cluster.machine.deployed("wc", start.worker)
+    close_round(cluster.machine, record)
+    for _ in range(4):
+        cluster.look(0.2)
+        [park] = [each for each in cluster.done if isinstance(each, Park)][-1:]
+        cluster.machine.parked("wc", park.worker, park.order, 0.0)
+        close_round(cluster.machine, record)
+    cluster.look(0.2)
+    assert cluster.decisions("wc")[-1]["state"] == "done"
+    assert {record.workers[worker].address.node for worker in record.placement.values()} == {"n2"}
+    assert record.workers["wc/w0"].retiring
+    cluster.look(10.0)
+    assert len(cluster.decisions("wc")) == 1, "nothing is left there to move"
+
+
+def test_a_policys_plan_makes_way_when_a_node_is_about_to_end() -> None:
+    cluster = Cluster(make_record("wc", "es", interval_s=5.0))
+    cluster.look(30.0)
+    announced(cluster, "n2")
+    cluster.look(1.0)
+    assert cluster.decisions("wc")[-1]["state"] == "given up: a node is about to end"
+    close_round(cluster.machine, cluster.records["wc"])
+    cluster.look(1.0)
+    assert [(each["policy"], each["state"]) for each in cluster.decisions("wc")][-1] == ("evacuation", "running")
+
+
+@pytest.mark.parametrize(
+    ("ending", "change", "why"),
+    [
+        (("n1", "n2"), {}, "no other node takes them"),
+        (("n2",), {"recovers": False}, "delivery: at_most_once"),
+        (("n2",), {"checkpointed": True}, "state.backend: checkpoint"),
+    ],
+)
+def test_tasks_that_cannot_leave_stay_and_it_is_said_once_why(
+    ending: tuple[str, ...], change: dict[str, bool], why: str
+) -> None:
+    cluster = Cluster(make_record("wc", "static"))
+    for name, value in change.items():
+        setattr(cluster.records["wc"], name, value)
+    announced(cluster, *ending)
+    cluster.look(1.0)
+    cluster.look(6.0)
+    (entry,) = cluster.decisions("wc")
+    assert (entry["state"], entry["times"]) == ("nothing to do", 2)
+    assert why in entry["reasons"][0]["summary"]
+
+
+def test_where_no_slot_is_free_tasks_join_the_workers_that_stay() -> None:
+    cluster = Cluster(make_record("wc", "static", slots_per_node=1))
+    announced(cluster, "n1")
+    cluster.look(1.0)
+    assert [step["kind"] for step in cluster.decisions("wc")[0]["steps"]] == ["move"] * 4
+    assert {place[3] for step in cluster.decisions("wc")[0]["steps"] for place in step["places"]} == {0}
 
 
 def _entry(name: str) -> dict[str, Any]:
