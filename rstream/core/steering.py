@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rstream.config import ControlConfig
+from rstream.core.channel import TaskId
 from rstream.core.decisions import DecisionLog, decision, evacuation, failure
 from rstream.core.evacuation import refuges, threatened
 from rstream.core.feasible import feasible, why_no_moves
@@ -26,7 +27,7 @@ from rstream.core.slots import SlotBook
 from rstream.core.steps import Step, layered
 from rstream.core.view import NodeFacts, Picture, build
 from rstream.schedulers import registry
-from rstream.schedulers.base import Memory, Plan, Reason
+from rstream.schedulers.base import Memory, Plan, Reason, Slot
 from rstream.schedulers.guards import Guarded, GuardParameters, Veto
 
 EVACUATE_EVERY_S = 5.0
@@ -222,6 +223,13 @@ class ControlMachine:
         used = nodes_used(records)
         asked = self.requests.need(used, more)
         return asked if asked is not None else self.requests.settle(used)
+
+    def present(self, record: TopologyRecord) -> dict[TaskId, Slot]:
+        """Where all tasks of a topology are, idle ones too; nothing where they have to stay there anyway."""
+        if why_no_moves(record):
+            return {}
+        found = {task: self.book.slot(worker) for task, worker in record.placement.items()}
+        return {task: slot for task, slot in found.items() if slot is not None}
 
     def evacuate(
         self, record: TopologyRecord, everything: Iterable[TopologyRecord], nodes: Sequence[NodeFacts], now_s: float

@@ -153,7 +153,7 @@ class Controller:
         record = self._machine.topologies[name]
         execute = way_of(record, plan.topologies.get(name))
         if execute == "live":
-            steps = steps_of(picture.view, picture.numbering, plan, name)
+            steps = steps_of(picture.view, picture.numbering, plan, name, self.control.present(record))
         else:
             steps = restart_steps(picture.view, plan, name, self.restart_uri(record), execute == "restart-drop")
         if steps:

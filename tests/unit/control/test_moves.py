@@ -17,6 +17,7 @@ from rstream.core.records import TopologyRecord
 from rstream.core.report import TaskReport, WorkerReport
 from rstream.core.slots import SlotBook
 from rstream.core.status import ReportBook
+from rstream.core.steering import nodes_used
 from rstream.core.steps import Step
 from rstream.core.versions import Version
 from rstream.errors import UsageError
@@ -163,6 +164,37 @@ def test_a_new_task_starts_in_a_new_worker_on_the_slot_that_the_plan_gives_it() 
     close_round(machine, record)
     assert record.placement[TaskId("double", 2)] == start.worker
     assert book.worker(Slot("n2", 1)) == start.worker
+
+
+def test_a_node_that_a_smaller_topology_does_not_need_is_not_in_use_any_more() -> None:
+    machine, record = running()
+    worker, _ = machine.add_worker("wc", "n3", 0)
+    record.workers[worker].phase = "ready"
+    record.workers[worker].host_tasks()
+    record.placement[TaskId("double", 1)] = worker
+    book = SlotBook()
+    book.sync([record])
+    executor = Executor(machine, book)
+    steps = [
+        Step("deactivate", "deactivate double#1", "double", [0]),
+        Step("move", "move double#1", "double", places=[("double", 1, "n1", 0)]),
+    ]
+    entry: dict[str, Any] = {"state": "planned", "steps": []}
+    executor.begin("wc", entry, steps, 0.0)
+    executor.turn("wc", 0.0)
+    close_round(machine, record)  # double's tasks get channels to each other
+    close_round(machine, record)  # its sender gets the new version
+    machine.progressed("wc", {(task, "double"): 1 for task in record.tasks("n")})
+    assert nodes_used([record]) == 3
+    [park] = of_kind(executor.turn("wc", 1.0)[0], Park)
+    machine.parked("wc", park.worker, park.order, 1.0)
+    close_round(machine, record)
+    executor.turn("wc", 2.0)
+    assert entry["state"] == "done"
+    assert nodes_used([record]) == 2
+    for name in ("wc/w0", "wc/w1"):
+        machine.relieved("wc", name, record.version)
+    assert worker not in record.workers
 
 
 def report(at_s: float, *tasks: TaskReport) -> WorkerReport:
