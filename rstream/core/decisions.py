@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rstream.core.outcomes import outcome
 from rstream.schedulers.base import Plan, Reason, TopologyView, View, diff, plain
 
-NEAR = 0.2
-"""A forecast came true when what was measured differs from it by no more than this share."""
 FAILED = "failed"
 EVACUATION = "evacuation"
 """What stands for the policy where the controller itself moves tasks away from nodes that are about to end."""
@@ -116,49 +115,6 @@ def said(error: BaseException) -> str:
     """
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def outcome(decided: Mapping[str, Any], view: View) -> dict[str, Any] | None:
-    """How the forecasts of a decision compare with what the next window shows; None where nothing was forecast."""
-    topology = view.topology(decided["topology"])
-    measured = seen(view, topology)
-    by_name = {operator["name"]: operator for operator in measured["operators"]}
-    compared: list[dict[str, Any]] = []
-    for reason in decided["reasons"]:
-        operator = by_name.get(reason["subject"].partition("/")[2], {})
-        for what, forecast in reason["forecast"].items():
-            found = _measure(what, operator, measured, view)
-            if isinstance(forecast, int | float) and found is not None:
-                off = abs(found - forecast) / max(abs(forecast), 1e-9) if forecast else abs(found)
-                compared.append(
-                    {
-                        "subject": reason["subject"],
-                        "what": what,
-                        "forecast": forecast,
-                        "measured": found,
-                        "came_true": off <= NEAR,
-                    }
-                )
-    if not compared:
-        return None
-    return {"at_s": view.end_s, "compared": compared, "latency_ms": measured["latency_ms"]}
-
-
-def _measure(what: str, operator: Mapping[str, Any], measured: Mapping[str, Any], view: View) -> float | None:
-    """What was measured of something that policies forecast; None where it cannot be."""
-    if what == "nodes":
-        return float(len(measured["nodes"]))
-    if what in ("latency_ms", "sojourn_ms"):
-        return float(measured["latency_ms"])
-    if not operator:
-        return None
-    if what == "rate":
-        return float(operator["input_rate"])
-    if what in ("arriving", "input"):
-        return float(operator["input_rate"]) * view.window_s
-    if what == "queue":
-        return float(operator["queue"])
-    return None
 
 
 JUDGED_MAX = 3
