@@ -134,7 +134,7 @@ class Executor:
                 return self._machine.load(record.name, {step.operator: max(step.active) + 1}, places)
             case "restart":
                 step.count = record.starts
-                return self._machine.restart(record.name, step.uri, step.sizes, step.drop)
+                return self._machine.restart(record.name, step.uri, step.sizes, step.drop, step.slots)
             case "workers":
                 return self._start_workers(record, step)
             case "move":

@@ -84,15 +84,32 @@ def steps_of(
     ]
 
 
-def restart_steps(view: View, plan: Plan, name: str, uri: str, drop: bool) -> list[Step]:
-    """The same change by a restart of the topology, as Storm makes it; places are the engine's choice."""
-    topology, mine = view.topology(name), plan.topologies[name]
+def restart_steps(view: View, numbering: Numbering, plan: Plan, name: str, uri: str, drop: bool) -> list[Step]:
+    """The same change by a restart of the topology, as Storm makes it."""
+    topology, mine = view.topology(name), plan.topologies.get(name, TopologyPlan())
     sizes = {step: size for step, size in mine.parallelism.items() if size != topology.active(step)}
-    if not sizes:
-        return []
-    changes = ", ".join(f"{step} {topology.active(step)} -> {size}" for step, size in sizes.items())
+    moved = [task for task, slot in mine.placement.items() if topology.placement.get(task, slot) != slot]
+    nodes = list(_nodes(diff(view, Plan(nodes_more=plan.nodes_more))))
+    if not sizes and not moved:
+        return nodes
+    changes = [f"{step} {topology.active(step)} -> {size}" for step, size in sizes.items()]
+    changes += [f"{len(moved)} tasks elsewhere"] if moved else []
     dropping = ", dropping what is queued" if drop else ""
-    return [Step("restart", f"restart with {changes}{dropping}", sizes=sizes, uri=uri, drop=drop)]
+    places = _restarted(topology, mine, numbering) if mine.placement else []
+    return [*nodes, Step("restart", f"restart with {_list(changes)}{dropping}", "", [], places, sizes, uri, drop)]
+
+
+def _restarted(topology: TopologyView, plan: TopologyPlan, numbering: Numbering) -> list[Place]:
+    """Where the active tasks of a plan start: their numbers then have no gaps. None where one of them has no place."""
+    end = settle(topology, plan)
+    places: list[Place] = []
+    for operator, active in end.active.items():
+        for number, index in enumerate(active):
+            slot = end.placement.get(base.TaskId(operator, index))
+            if slot is None:
+                return []
+            places.append((operator, number, *numbering.real(slot)))
+    return places
 
 
 def _nodes(moves: Sequence[base.Move]) -> Iterator[Step]:

@@ -155,7 +155,8 @@ class Controller:
         if execute == "live":
             steps = steps_of(picture.view, picture.numbering, plan, name, self.control.present(record))
         else:
-            steps = restart_steps(picture.view, plan, name, self.restart_uri(record), execute == "restart-drop")
+            uri, drop = self.restart_uri(record), execute == "restart-drop"
+            steps = restart_steps(picture.view, picture.numbering, plan, name, uri, drop)
         if steps:
             self.control.begun(plan)
             self._keep_nodes()

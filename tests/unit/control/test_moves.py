@@ -197,6 +197,25 @@ def test_a_node_that_a_smaller_topology_does_not_need_is_not_in_use_any_more() -
     assert worker not in record.workers
 
 
+def test_a_restart_starts_the_topology_where_the_plan_wants_it_if_these_nodes_are_still_there() -> None:
+    places = {task: Slot("n2", 2) for task in (*make_record().placement,)}
+    places[COUNT] = Slot("n3", 1)
+    for nodes, wanted in ((["n1", "n2", "n3"], {("n2", 2), ("n3", 1)}), (["n1", "n2"], {("n1", None), ("n2", None)})):
+        machine, record = running()
+        machine.restart("wc", "memory", {}, places=places)
+        assert record.savepoint is not None
+        machine.closed("wc", record.savepoint.attempt)
+        record = pickle.loads(pickle.dumps(record))  # the coordinator may end in between
+        machine.adopt(record)
+        machine.start_over("wc", nodes)
+        assert {(each.address.node, each.slot) for each in record.workers.values()} == wanted
+        if len(nodes) == 3:
+            assert {task: record.workers[host].address.node for task, host in record.placement.items()} == {
+                task: slot.node for task, slot in places.items()
+            }
+        assert record.start_places == {}
+
+
 def report(at_s: float, *tasks: TaskReport) -> WorkerReport:
     return WorkerReport(at_s, list(tasks), [], [0] * 400, None, 1, True)
 

@@ -94,10 +94,27 @@ def test_a_step_survives_the_journal() -> None:
 
 
 def test_a_restart_is_one_step_with_the_new_sizes() -> None:
+    (step,) = _restart(TopologyPlan({"double": 4, "count": 1}, execute="restart-drop"), drop=True)
+    assert (step.sizes, step.drop, step.places) == ({"double": 4}, True, [])
+    assert step.what == "restart with double 2 -> 4, dropping what is queued"
+
+
+def test_a_restart_brings_tasks_to_the_places_of_the_plan_under_numbers_without_gaps() -> None:
+    (step,) = _restart(TopologyPlan(placement={TaskId("count", 0): Slot("n2", 1)}))
+    assert step.what == "restart with 1 tasks elsewhere"
+    everything = {("n", 0): ("n1", 0), ("double", 0): ("n1", 0), ("double", 1): ("n2", 0)}
+    everything |= {("count", 0): ("n2", 1), ("out", 0): ("n1", 0)}
+    assert {(place[0], place[1]): (place[2], place[3]) for place in step.places} == everything
+    smaller = TopologyPlan({"double": 1}, {}, {TaskId("out", 0): Slot("n2", 0)}, (TaskId("double", 0),))
+    (step,) = _restart(smaller)
+    assert ("double", 0, "n2", 0) in step.places, "double#1 stays, and is the only one then"
+    (step,) = _restart(TopologyPlan({"double": 3}, placement={TaskId("out", 0): Slot("n2", 0)}))
+    assert step.places == [], "double#2 has no place, so all places are the engine's choice"
+    assert _restart(TopologyPlan()) == []
+
+
+def _restart(plan: TopologyPlan, drop: bool = False) -> list[Step]:
     record, book = make_record(), SlotBook()
     book.sync([record])
-    view = build([record], [record], {"wc": Meter()}, NODES, book, ControlConfig(), 0.0, 0.0).view
-    plan = Plan({"wc": TopologyPlan({"double": 4, "count": 1}, execute="restart-drop")})
-    (step,) = restart_steps(view, plan, "wc", "somewhere", drop=True)
-    assert (step.sizes, step.drop) == ({"double": 4}, True)
-    assert step.what == "restart with double 2 -> 4, dropping what is queued"
+    picture = build([record], [record], {"wc": Meter()}, NODES, book, ControlConfig(), 0.0, 0.0)
+    return restart_steps(picture.view, picture.numbering, Plan({"wc": plan}), "wc", "somewhere", drop)
