@@ -168,22 +168,26 @@ class Controller:
         """Move tasks away from nodes whose end was announced; what policies have begun there has no time any more."""
         if not any(node.draining for node in self._nodes):
             return
-        everything = self._machine.topologies
-        for name, record in everything.items():
-            if record.state in OVER:
-                continue
-            nodes = self._shown(record.control)
-            running = self.executor.running.get(name)
-            if running is not None:
-                if running.entry["policy"] != EVACUATION and threatened(record, nodes):
-                    self._give_up(name, "a node is about to end")
-                continue
-            decided = self.control.evacuate(record, everything.values(), nodes, now_s)
-            if decided is not None:
-                entry, steps = decided
-                if steps:
-                    self.executor.begin(name, entry, steps, now_s)
-                self._keep_decisions([name])
+        for name, record in self._machine.topologies.items():
+            if record.state not in OVER:
+                try:
+                    self._leave(record, now_s)
+                except Exception as error:
+                    _LOG.exception("%s could not be moved away from nodes that are about to end", name)
+                    self._keep_decisions(self.control.failed([record], error, now_s))
+
+    def _leave(self, record: TopologyRecord, now_s: float) -> None:
+        name, nodes, running = record.name, self._shown(record.control), self.executor.running.get(record.name)
+        if running is not None:
+            if running.entry["policy"] != EVACUATION and threatened(record, nodes):
+                self._give_up(name, "a node is about to end")
+            return
+        decided = self.control.evacuate(record, self._machine.topologies.values(), nodes, now_s)
+        if decided is not None:
+            entry, steps = decided
+            if steps:
+                self.executor.begin(name, entry, steps, now_s)
+            self._keep_decisions([name])
 
     def _ask_for_nodes(self) -> None:
         """Ask the autoscaler for the nodes that plans need, and let those go that were asked for and emptied."""
