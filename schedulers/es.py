@@ -1,8 +1,8 @@
 """Es-Stream: how many instances by M/M/k, on which nodes by the skewness of their loads.
 
-The policy acts only when the source rate has left a band around the rate of its last scaling. It then visits the
-operators in topological order, carries the predicted rates down, and gives each operator the number of instances that
-trades queue length against resources. Scaling a stateful operator adds the repartition and replay of its backups.
+The policy acts only when the source rate has left a band around the rate of its last scaling, or when that one found no
+node for some instances. It then visits the operators in topological order, carries the predicted rates down, and gives
+each operator the number of instances that trades queue length against resources. Scaling a stateful operator adds the repartition and replay of its backups.
 """
 
 from __future__ import annotations
@@ -136,7 +136,9 @@ class EsStream:
                 plans[topology.name] = self._complete(topology, wanted, grown, actions)
                 reasons += self._reasons(topology, wanted, grown)
                 busy = self._busy_until(view, topology, wanted, grown)
-                kept.update(rate=rate, at_s=view.end_s, busy={**last.get("busy", {}), **busy})
+                kept.update(at_s=view.end_s, busy={**last.get("busy", {}), **busy})
+                if all(grown.parallelism[name] >= choice.servers for name, choice in wanted.choices.items()):
+                    kept["rate"] = rate  # else it is not scaled for this rate yet, and the next look tries again
             remembered[topology.name] = kept
         reasons.append(self._node_reason(scaling))
         plan = Plan(

@@ -111,7 +111,7 @@ class MeStream:
         delays = [
             math.fsum(item.delays_ms[-length:][at] for item in operators) / len(operators) for at in range(length)
         ]
-        chain = [self._work(view, topology, operator.name) for operator in topology.operators]
+        chain = [work_of(view, topology, operator.name) for operator in topology.operators]
         busiest = max(item.utilisation for item in operators)
         size = sum(item.size for item in operators)
         times = view.sample_times_s(length)
@@ -123,22 +123,9 @@ class MeStream:
         busy = (
             float(topology.tasks.busy_s[rows].sum()) / (len(rows) * view.window_s) if len(rows) and view.window_s else 0
         )
-        time_ms = transfer([self._work(view, topology, name)]).total
+        time_ms = transfer([work_of(view, topology, name)]).total
         times = view.sample_times_s(len(delays))
         return Item(f"{topology.name}/{name}", topology, name, times, delays, time_ms, busy, len(rows))
-
-    def _work(self, view: View, topology: TopologyView, name: str) -> Work:
-        """One tuple through one operator, times in milliseconds."""
-        operator, ends = topology.operator(name), [*topology.parents(name), *topology.children(name)]
-        nodes = topology.tasks.node[topology.rows(name, active=True)]
-        speeds = [view.nodes[node].speed for node in nodes.tolist() if node >= 0]
-        speed = sum(speeds) / len(speeds) if speeds else 1.0
-        size = sum(edge.tuple_bytes for edge in ends) / len(ends) if ends else 0.0
-        link = view.links.default_bytes_s / 1e3
-        busy_ms = topology.service_s(name) * 1e3
-        first, last = operator.kind == "source", operator.kind == "sink"
-        # Busy time is measured on the node itself: as work it is worth its speed.
-        return Work(busy_ms * speed, speed, size, None if first else link, None if last else link)
 
     def _fit(self, item: Item, last: Mapping[str, Any]) -> dict[str, Any]:
         """The item's line: refitted until it stays put, then kept (the non-monitoring period)."""
@@ -232,3 +219,17 @@ class MeStream:
 
 def _homeless(slot: Slot | None, alive: set[str]) -> bool:
     return slot is None or slot.node not in alive
+
+
+def work_of(view: View, topology: TopologyView, name: str) -> Work:
+    """One tuple through one operator, times in milliseconds."""
+    operator, ends = topology.operator(name), [*topology.parents(name), *topology.children(name)]
+    nodes = topology.tasks.node[topology.rows(name, active=True)]
+    speeds = [view.nodes[node].speed for node in nodes.tolist() if node >= 0]
+    speed = sum(speeds) / len(speeds) if speeds else 1.0
+    size = sum(edge.tuple_bytes for edge in ends) / len(ends) if ends else 0.0
+    link = view.links.default_bytes_s / 1e3
+    busy_ms = topology.service_s(name) * 1e3
+    first, last = operator.kind == "source", operator.kind == "sink"
+    # Busy time is measured on the node itself: as work it is worth its speed.
+    return Work(busy_ms * speed, speed, size, None if first else link, None if last else link)

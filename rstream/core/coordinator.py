@@ -163,7 +163,8 @@ class CoordinatorMachine(Savepoints):
             spare = number >= record.worker_count
             node = slots[number].node if number < len(slots) else nodes[number % len(nodes)]
             worker = f"{record.name}/{'s' if spare else 'w'}{number}.{self.incarnation}"
-            record.workers[worker] = WorkerRecord(WorkerAddress(worker, node, self.incarnation), spare=spare)
+            slot = slots[number].process if number < len(slots) else None
+            record.workers[worker] = WorkerRecord(WorkerAddress(worker, node, self.incarnation), spare=spare, slot=slot)
         hosts = list(record.hosts())
         pools = {step: record.pool.get(step, 0) for step in record.parallelism if can_change(record, step)}
         record.instances = {step: tasks + pools.get(step, 0) for step, tasks in record.parallelism.items()}
@@ -282,7 +283,9 @@ class CoordinatorMachine(Savepoints):
         record.parallelism = dict(record.fall_back.parallelism)
         record.restarts += 1
         record.version += 1
-        return self._start(record, nodes, "REBALANCING")
+        places, record.start_places = record.start_places, {}
+        there = {slot.node for slot in places.values()} <= set(nodes)
+        return self._start(record, nodes, "REBALANCING", places if there else None)
 
     def died(
         self, topology: str, worker: str, error: bytes, nodes: Sequence[str] = (), doubted: Container[str] = ()

@@ -7,13 +7,17 @@ Looks that led to nothing again and again, for the same reasons, are one entry w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rstream.schedulers.base import Plan, TopologyView, View, diff, plain
+from rstream.core.outcomes import outcome
+from rstream.schedulers.base import Plan, Reason, TopologyView, View, diff, plain
 
-NEAR = 0.2
-"""A forecast came true when what was measured differs from it by no more than this share."""
+FAILED = "failed"
+EVACUATION = "evacuation"
+"""What stands for the policy where the controller itself moves tasks away from nodes that are about to end."""
+REPEATABLE = ("nothing to do", FAILED)
+"""Decisions in these states that say the same again and again are one entry."""
 
 
 def seen(view: View, topology: TopologyView) -> dict[str, Any]:
@@ -53,14 +57,33 @@ def decision(name: str, policy: str, view: View, plan: Plan, at_s: float) -> dic
     alone = Plan({name: mine} if mine else {}, plan.nodes_taken, plan.nodes_released, plan.nodes_more)
     others = {topology.name for topology in view.topologies} - {name}
     reasons = [plain(reason) for reason in plan.reasons if reason.subject.partition("/")[0] not in others]
+    moves = [move.to_data() for move in diff(view, alone)]
+    state = "planned" if alone else "nothing to do"
+    return _entry(name, policy, at_s, state, reasons, seen(view, view.topology(name)), moves)
+
+
+def failure(name: str, policy: str, error: BaseException, at_s: float) -> dict[str, Any]:
+    """The record of a look that ended with an error: nothing was seen, or nothing came of it."""
+    return _entry(name, policy, at_s, FAILED, [plain(_because(name, error))])
+
+
+def _entry(
+    name: str,
+    policy: str,
+    at_s: float,
+    state: str,
+    reasons: list[Any],
+    saw: Mapping[str, Any] | None = None,
+    moves: Sequence[Any] = (),
+) -> dict[str, Any]:
     return {
         "at_s": at_s,
         "topology": name,
         "policy": policy,
-        "saw": seen(view, view.topology(name)),
+        "saw": saw or {},
         "reasons": reasons,
-        "moves": [move.to_data() for move in diff(view, alone)],
-        "state": "planned" if alone else "nothing to do",
+        "moves": list(moves),
+        "state": state,
         "steps": [],
         "took_s": None,
         "paused_ms": None,
@@ -69,47 +92,29 @@ def decision(name: str, policy: str, view: View, plan: Plan, at_s: float) -> dic
     }
 
 
-def outcome(decided: Mapping[str, Any], view: View) -> dict[str, Any] | None:
-    """How the forecasts of a decision compare with what the next window shows; None where nothing was forecast."""
-    topology = view.topology(decided["topology"])
-    measured = seen(view, topology)
-    by_name = {operator["name"]: operator for operator in measured["operators"]}
-    compared: list[dict[str, Any]] = []
-    for reason in decided["reasons"]:
-        operator = by_name.get(reason["subject"].partition("/")[2], {})
-        for what, forecast in reason["forecast"].items():
-            found = _measure(what, operator, measured, view)
-            if isinstance(forecast, int | float) and found is not None:
-                off = abs(found - forecast) / max(abs(forecast), 1e-9) if forecast else abs(found)
-                compared.append(
-                    {
-                        "subject": reason["subject"],
-                        "what": what,
-                        "forecast": forecast,
-                        "measured": found,
-                        "came_true": off <= NEAR,
-                    }
-                )
-    if not compared:
-        return None
-    return {"at_s": view.end_s, "compared": compared, "latency_ms": measured["latency_ms"]}
+def evacuation(name: str, summary: str, state: str, at_s: float) -> dict[str, Any]:
+    """The record of what was decided about nodes that are about to end, without a policy."""
+    return _entry(name, EVACUATION, at_s, state, [plain(Reason(name, summary))])
 
 
-def _measure(what: str, operator: Mapping[str, Any], measured: Mapping[str, Any], view: View) -> float | None:
-    """What was measured of something that policies forecast; None where it cannot be."""
-    if what == "nodes":
-        return float(len(measured["nodes"]))
-    if what in ("latency_ms", "sojourn_ms"):
-        return float(measured["latency_ms"])
-    if not operator:
-        return None
-    if what == "rate":
-        return float(operator["input_rate"])
-    if what in ("arriving", "input"):
-        return float(operator["input_rate"]) * view.window_s
-    if what == "queue":
-        return float(operator["queue"])
-    return None
+def fail(entry: dict[str, Any], error: BaseException) -> None:
+    """A decision could not be carried out, for a reason that nobody expected."""
+    entry["state"] = FAILED
+    entry["reasons"] = [*entry["reasons"], plain(_because(entry["topology"], error))]
+
+
+def _because(name: str, error: BaseException) -> Reason:
+    return Reason(name, f"error: {said(error)}")
+
+
+def said(error: BaseException) -> str:
+    """An error in one line.
+
+    >>> said(ValueError("no such node\\nand more"))
+    'ValueError: no such node'
+    """
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 JUDGED_MAX = 3
@@ -147,4 +152,4 @@ def _is_repeated(last: Mapping[str, Any], entry: Mapping[str, Any]) -> bool:
     def say(each: Mapping[str, Any]) -> tuple[Any, ...]:
         return each["policy"], each["state"], tuple(reason["summary"] for reason in each["reasons"])
 
-    return last["state"] == "nothing to do" and say(last) == say(entry)
+    return last["state"] in REPEATABLE and say(last) == say(entry)

@@ -8,7 +8,7 @@ its beginning on, so that no other policy gets them meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from rstream.core.slots import SlotBook
 from rstream.core.steps import Step, worker_step
 from rstream.errors import UsageError
 from rstream.keys import SLOTS
+from rstream.schedulers.base import Slot
 
 STEP_S_MAX = 120.0
 """A step that takes longer is given up: the policy will see where things stand and decide anew."""
@@ -52,7 +53,7 @@ class Executor:
 
     def begin(self, name: str, entry: dict[str, Any], steps: list[Step], now_s: float) -> None:
         """Start a plan; the entry is kept up to date until it is done."""
-        wanted = sorted({slot for step in steps if step.kind == "move" for slot in step.slots.values()})
+        wanted = sorted(slots_for_tasks(steps))
         free = [slot for slot in wanted if self._book.worker(slot) is None]
         self._book.book(name, free)
         execution = Execution(entry, [worker_step(free), *steps] if free else steps, now_s)
@@ -66,7 +67,7 @@ class Executor:
         at = next((at for at, step in enumerate(steps) if step.state in ("waiting", "running")), len(steps))
         for step in steps[at:]:
             step.state = "waiting"
-        self._book.book(name, [slot for step in steps[at:] if step.kind == "move" for slot in step.slots.values()])
+        self._book.book(name, slots_for_tasks(steps[at:]))
         begun_s = min((step.started_s for step in steps[:at]), default=now_s)
         self.running[name] = Execution(entry, steps, begun_s, at)
 
@@ -133,7 +134,7 @@ class Executor:
                 return self._machine.load(record.name, {step.operator: max(step.active) + 1}, places)
             case "restart":
                 step.count = record.starts
-                return self._machine.restart(record.name, step.uri, step.sizes, step.drop)
+                return self._machine.restart(record.name, step.uri, step.sizes, step.drop, step.slots)
             case "workers":
                 return self._start_workers(record, step)
             case "move":
@@ -215,10 +216,20 @@ class Executor:
         )
 
 
+def slots_for_tasks(steps: Iterable[Step]) -> set[Slot]:
+    """The slots that get tasks by these steps, new ones or such as move."""
+    return {slot for step in steps if step.kind in ("load", "move") for slot in step.slots.values()}
+
+
 def moved_slots(record: TopologyRecord, operator: str) -> int:
     """How many slots of the key space changed hands with an operator's newest version."""
     newest = len(record.versions[operator]) - 1
     return sum(span.high - span.low for span in record.versions[operator][newest].spans if span.since == newest)
+
+
+def given_up(entry: Mapping[str, Any]) -> bool:
+    """Whether a recorded decision was left where it was."""
+    return str(entry["state"]).startswith("given up")
 
 
 def under_way(entry: Mapping[str, Any]) -> bool:

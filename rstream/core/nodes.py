@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass
@@ -25,6 +26,14 @@ class NodeRequests:
             return None
         self.asked, self.came = used + more, False
         return self.asked
+
+    def covers(self, used: int, more: int) -> bool:
+        """So many nodes more were asked for already."""
+        return more > 0 and used + more <= self.asked
+
+    def to_data(self) -> dict[str, Any]:
+        """The requests as JSON data; `NodeRequests(**data)` leads back."""
+        return asdict(self)
 
     def settle(self, used: int) -> int | None:
         """Nodes that are not used any more are given back: how many to ask for from now on, if that is news."""

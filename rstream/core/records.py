@@ -16,6 +16,7 @@ from rstream.core.poison import Evidence
 from rstream.core.savepoint import SavedTask
 from rstream.core.versions import Version, active_of
 from rstream.graph import Graph
+from rstream.schedulers.tables import Slot
 
 State = Literal["INACTIVE", "ACTIVE", "REBALANCING", "KILLED", "FINISHED", "FAILED"]
 Phase = Literal["starting", "started", "ready", "running", "finished", "gone"]
@@ -105,6 +106,8 @@ class SavepointOrder:
     """End the topology with it."""
     restart: dict[str, int] | None = None
     """Start the topology again from it, with this parallelism of some steps."""
+    places: dict[TaskId, Slot] = field(default_factory=dict)
+    """Where its tasks are then to be; all of them, or none to leave it to the engine."""
     attempt: int = 0
     """The present attempt; 0 while none could begin yet."""
     attempts: int = 0
@@ -228,6 +231,8 @@ class TopologyRecord:
     """The newest completed savepoint of this topology, or the one that it began with."""
     starts_over: str = ""
     """Why it is to be started again from there, until it is."""
+    start_places: dict[TaskId, Slot] = field(default_factory=dict)
+    """Where its tasks are then to be, if that was said."""
 
     def deployment(self, recipient: str = "") -> Deployment:
         """Where everything is now, as a value that stays. A spare counts, and may hold backups, once it is ready; the

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
+from rstream.core.channel import TaskId
 from rstream.core.checkpointing import Checkpointing
 from rstream.core.instructions import Close, Cut, Hold, Instruction, Persist, Resume, Save
 from rstream.core.live_changes import checked
@@ -23,6 +24,7 @@ from rstream.core.moving import TaskMoves
 from rstream.core.records import OVER, FallBack, SavepointOrder, SavepointResult, State, TopologyRecord
 from rstream.core.savepoint import SavedTask
 from rstream.errors import UsageError
+from rstream.schedulers.tables import Slot
 
 ATTEMPTS_MAX = 5
 
@@ -49,17 +51,25 @@ class Savepoints(TaskMoves, Checkpointing):
         record.savepoint = SavepointOrder(record.savepoints, uri, stop)
         return record.savepoints, [Persist(name), *self._advance(record)]
 
-    def restart(self, name: str, uri: str, parallelism: Mapping[str, int], drop: bool = False) -> list[Instruction]:
+    def restart(
+        self,
+        name: str,
+        uri: str,
+        parallelism: Mapping[str, int],
+        drop: bool = False,
+        places: Mapping[TaskId, Slot] | None = None,
+    ) -> list[Instruction]:
         """Storm's rebalance: stop the topology with all its processes, and start it from a savepoint, resized.
 
-        With `drop` what is queued is lost, as where nobody keeps it; for `delivery: at_most_once` alone.
+        Its tasks start in the slots of `places`, if these nodes are there then. With `drop` what is queued is lost, as
+        where nobody keeps it; for `delivery: at_most_once` alone.
         """
         checked(self._running(name, "restart"), parallelism, live=False)
         emptied = self.empty(name) if drop else []
         _, instructions = self.savepoint(name, uri)
         record = self._running(name, "restart")
         assert record.savepoint is not None, "it was just asked for"
-        record.savepoint.restart = dict(parallelism)
+        record.savepoint.restart, record.savepoint.places = dict(parallelism), dict(places or {})
         return [Persist(name), *emptied, *instructions]
 
     @abstractmethod
@@ -191,6 +201,7 @@ class Savepoints(TaskMoves, Checkpointing):
             return self._over(record, "KILLED")
         if order.restart is not None and not result.error:
             record.fall_back = FallBack(order.uri, {**record.parallelism, **order.restart})
+            record.start_places = order.places
             return self._start_again(record, "a restart was asked for", asked=True)
         # Those that have gone on already do not mind; whatever somebody has cut is written, or not wanted.
         resumes = [Resume(record.name, worker, record.attempts, True) for worker in record.hosts()]

@@ -6,14 +6,14 @@ coordinator. Tasks are loaded first and lose their work last; moved tasks come i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from rstream.core.channel import TaskId
 from rstream.core.slots import Numbering
 from rstream.schedulers import base
-from rstream.schedulers.base import Plan, Slot, TopologyView, View, diff
+from rstream.schedulers.base import Plan, Slot, TopologyPlan, TopologyView, View, diff, settle
 
 Kind = Literal["nodes", "workers", "load", "move", "activate", "deactivate", "rescale", "restart"]
 Progress = Literal["waiting", "running", "done", "given up"]
@@ -59,33 +59,57 @@ class Step:
         return {TaskId(operator, number): Slot(node, slot) for operator, number, node, slot in self.places}
 
 
-def steps_of(view: View, numbering: Numbering, plan: Plan, name: str) -> list[Step]:
+def steps_of(
+    view: View, numbering: Numbering, plan: Plan, name: str, present: Mapping[TaskId, Slot] | None = None
+) -> list[Step]:
     """What to do, one after another, so that a topology stands as the plan wants it.
 
-    Operators change size in the order in which the plan names them, growing ones before shrinking ones.
+    Operators change size in the order in which the plan names them, growing ones before shrinking ones. `present` says
+    where all tasks of the topology are, those too that the view does not show because they idle for good; nothing is
+    said where tasks cannot move.
     """
+    present = present or {}
     topology = view.topology(name)
     mine = {name: plan.topologies[name]} if name in plan.topologies else {}
     moves = diff(view, Plan(mine, plan.nodes_taken, plan.nodes_released, plan.nodes_more))
     named = [*(mine[name].parallelism if mine else ()), *topology.positions]
     sizes = [step for operator in dict.fromkeys(named) for step in _sizes(topology, operator, moves)]
-    placed = [*_loads(moves, numbering), *_batches(topology, moves, numbering)]
     return [
         *_nodes(moves),
-        *placed,
+        *_loads(moves, numbering, present),
+        *_regrown(topology, moves, numbering, present),
+        *_batches(topology, moves, numbering),
         *sorted(sizes, key=lambda step: step.kind == "deactivate"),
+        *_gathered(topology, mine.get(name, TopologyPlan()), numbering, present),
     ]
 
 
-def restart_steps(view: View, plan: Plan, name: str, uri: str, drop: bool) -> list[Step]:
-    """The same change by a restart of the topology, as Storm makes it; places are the engine's choice."""
-    topology, mine = view.topology(name), plan.topologies[name]
+def restart_steps(view: View, numbering: Numbering, plan: Plan, name: str, uri: str, drop: bool) -> list[Step]:
+    """The same change by a restart of the topology, as Storm makes it."""
+    topology, mine = view.topology(name), plan.topologies.get(name, TopologyPlan())
     sizes = {step: size for step, size in mine.parallelism.items() if size != topology.active(step)}
-    if not sizes:
-        return []
-    changes = ", ".join(f"{step} {topology.active(step)} -> {size}" for step, size in sizes.items())
+    moved = [task for task, slot in mine.placement.items() if topology.placement.get(task, slot) != slot]
+    nodes = list(_nodes(diff(view, Plan(nodes_more=plan.nodes_more))))
+    if not sizes and not moved:
+        return nodes
+    changes = [f"{step} {topology.active(step)} -> {size}" for step, size in sizes.items()]
+    changes += [f"{len(moved)} tasks elsewhere"] if moved else []
     dropping = ", dropping what is queued" if drop else ""
-    return [Step("restart", f"restart with {changes}{dropping}", sizes=sizes, uri=uri, drop=drop)]
+    places = _restarted(topology, mine, numbering) if mine.placement else []
+    return [*nodes, Step("restart", f"restart with {_list(changes)}{dropping}", "", [], places, sizes, uri, drop)]
+
+
+def _restarted(topology: TopologyView, plan: TopologyPlan, numbering: Numbering) -> list[Place]:
+    """Where the active tasks of a plan start: their numbers then have no gaps. None where one of them has no place."""
+    end = settle(topology, plan)
+    places: list[Place] = []
+    for operator, active in end.active.items():
+        for number, index in enumerate(active):
+            slot = end.placement.get(base.TaskId(operator, index))
+            if slot is None:
+                return []
+            places.append((operator, number, *numbering.real(slot)))
+    return places
 
 
 def _nodes(moves: Sequence[base.Move]) -> Iterator[Step]:
@@ -94,13 +118,39 @@ def _nodes(moves: Sequence[base.Move]) -> Iterator[Step]:
             yield Step("nodes", f"ask the autoscaler for {move.count} more nodes", count=move.count)
 
 
-def _loads(moves: Sequence[base.Move], numbering: Numbering) -> Iterator[Step]:
-    new = [move for move in moves if isinstance(move, base.AddTask)]
+def _loads(moves: Sequence[base.Move], numbering: Numbering, present: Mapping[TaskId, Slot]) -> Iterator[Step]:
+    new = [move for move in moves if isinstance(move, base.AddTask) and TaskId(*move.task) not in present]
     for operator in dict.fromkeys(move.task.operator for move in new):
         mine = [move for move in new if move.task.operator == operator]
         places = _places(((move.task, move.slot) for move in mine if move.slot is not None), numbering)
         what = f"load {_tasks(move.task for move in mine)}{_where(places)}"
         yield Step("load", what, operator, [move.task.instance for move in mine], places)
+
+
+def _regrown(
+    topology: TopologyView, moves: Sequence[base.Move], numbering: Numbering, present: Mapping[TaskId, Slot]
+) -> Iterator[Step]:
+    """Tasks that were removed are still there, idle: where the plan wants them elsewhere now, they move."""
+    wanted = {
+        TaskId(*move.task): numbering.real(move.slot)
+        for move in moves
+        if isinstance(move, base.AddTask) and move.slot is not None
+    }
+    moved = {task: slot for task, slot in wanted.items() if present.get(task, slot) != slot}
+    return layered(topology.positions, moved)
+
+
+def _gathered(
+    topology: TopologyView, plan: TopologyPlan, numbering: Numbering, present: Mapping[TaskId, Slot]
+) -> Iterator[Step]:
+    """Removed tasks go where others are, if they would be alone: a worker, and a node, that has no other then ends."""
+    end = settle(topology, plan)
+    standing = {TaskId(name, index) for name, indices in end.loaded.items() for index in indices}
+    homes = sorted({numbering.real(slot) for slot in end.placement.values()})
+    alone = sorted(task for task, slot in present.items() if task not in standing and slot not in homes)
+    if not homes:
+        return iter(())
+    return layered(topology.positions, {task: homes[at % len(homes)] for at, task in enumerate(alone)})
 
 
 def _batches(topology: TopologyView, moves: Sequence[base.Move], numbering: Numbering) -> Iterator[Step]:
@@ -115,8 +165,22 @@ def _batches(topology: TopologyView, moves: Sequence[base.Move], numbering: Numb
         for mine in (layer[:half], layer[half:]):
             if mine:
                 places = _places(((move.task, move.target) for move in mine), numbering)
-                what = f"move {_tasks(move.task for move in mine)}{_where(places)}"
-                yield Step("move", what, operator, places=places, pause_s=max(move.pause_s for move in mine))
+                yield _move(operator, places, max(move.pause_s for move in mine))
+
+
+def layered(order: Iterable[str], targets: Mapping[TaskId, Slot]) -> Iterator[Step]:
+    """Tasks to these slots, operator by operator in this order, and half of an operator's tasks at a time."""
+    for operator in order:
+        mine: list[Place] = [
+            (operator, task.number, *slot) for task, slot in sorted(targets.items()) if task.operator == operator
+        ]
+        half = (len(mine) + 1) // 2
+        yield from (_move(operator, places) for places in (mine[:half], mine[half:]) if places)
+
+
+def _move(operator: str, places: list[Place], pause_s: float = 0.0) -> Step:
+    what = f"move {_list(f'{name}#{number}' for name, number, _, _ in sorted(places))}{_where(places)}"
+    return Step("move", what, operator, places=places, pause_s=pause_s)
 
 
 def worker_step(slots: Sequence[Slot]) -> Step:

@@ -15,11 +15,12 @@ import numpy as np
 
 from rstream.config import ControlConfig
 from rstream.core.channel import ChannelId, TaskId
-from rstream.core.live_changes import can_change
+from rstream.core.live_changes import checked
 from rstream.core.meter import SAMPLE_S, Meter, Window
 from rstream.core.pool import pool_of
 from rstream.core.records import OVER, TopologyRecord
 from rstream.core.slots import Numbering, SlotBook
+from rstream.errors import UsageError
 from rstream.graph import PARALLELISM_MAX
 from rstream.groupings import LoadBalanced
 from rstream.schedulers.base import (
@@ -309,7 +310,7 @@ def _operator(
     busy, done = window.series(mine, "busy_s"), window.series(mine, "processed")
     execute = tuple(b / n * 1e3 if n > 0 else 0.0 for b, n in zip(busy, done, strict=True))
     state_bytes = sum(measured.tasks[task].state_bytes for task in mine if task in measured.tasks)
-    fixed = (operator.kind != "bolt" and config.scale == "bolts") or not can_change(record, name)
+    fixed = (operator.kind != "bolt" and config.scale == "bolts") or not _resizable(record, name)
     wait_ms = [_wait_ms(measured.tasks.get(task, TaskFigures()), window.length_s) for task in record.active_tasks(name)]
     extra_ms = sum(wait_ms) / max(1, len(wait_ms))
     most = config.parallelism_max.get(name, PARALLELISM_MAX)
@@ -328,6 +329,17 @@ def _operator(
         execute_samples_ms=execute,
         process_samples_ms=tuple(ms + extra_ms for ms in execute),
     )
+
+
+def _resizable(record: TopologyRecord, name: str) -> bool:
+    """Whether policies can change the size of an operator; more can be done by a restart than while it runs."""
+    live = record.control.execute in (None, "live")
+    size = record.parallelism[name]
+    try:
+        checked(record, {name: size + 1 if size < PARALLELISM_MAX else size - 1}, live)
+    except UsageError:
+        return False
+    return True
 
 
 def _edge(record: TopologyRecord, number: int, measured: _Measured) -> EdgeView:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,10 +179,22 @@ def is_up(node: str) -> bool:
 
 
 def nodes_for_work(doubtful: Container[str] = ()) -> list[str]:
-    """Where workers may go. A head without CPUs is there to keep work off it; doubtful nodes are the last resort."""
-    found = nodes()
+    """Where workers may go."""
+    return for_work(nodes(), draining(), doubtful)
+
+
+def for_work(found: Sequence[Node], leaving: Container[str], doubtful: Container[str]) -> list[str]:
+    """Those of some nodes where workers may go: not to nodes that are about to end, and to doubtful ones last of all.
+
+    A head without CPUs is there to keep work off it.
+
+    >>> one, other = Node("n1", "ip", 2.0, 4), Node("n2", "ip", 2.0, 4)
+    >>> for_work([one, other, Node("head", "ip", 0.0, 4)], {"n1"}, ()), for_work([one, other], {"n1"}, {"n2"})
+    (['n2'], ['n1'])
+    """
     usable = [node.id for node in found if node.cpus > 0] or [node.id for node in found]
-    return [node for node in usable if node not in doubtful] or usable
+    sure = [node for node in usable if node not in doubtful]
+    return [node for node in sure if node not in leaving] or sure or usable
 
 
 def head() -> str:

@@ -21,7 +21,10 @@ from rstream.clock import Clock, sleep
 from rstream.config import ControlConfig
 from rstream.core.channel import TaskId
 from rstream.core.coordinator import CoordinatorMachine
-from rstream.core.executor import Executor, under_way
+from rstream.core.decisions import EVACUATION, fail, said
+from rstream.core.evacuation import threatened
+from rstream.core.executor import Executor, given_up, under_way
+from rstream.core.feasible import way_of
 from rstream.core.first_places import first_places
 from rstream.core.instructions import Instruction
 from rstream.core.nodes import NodeRequests
@@ -57,14 +60,16 @@ class Controller:
         store: Store,
         clock: Clock,
         execute: Callable[[list[Instruction]], None],
+        list_nodes: Callable[[], list[NodeFacts]] = node_facts,
+        ask_for_nodes: Callable[[int, float], None] = ask_for_nodes,
     ) -> None:
         self._machine, self._books, self._lock = machine, books, lock
         self._store, self._clock, self._execute = store, clock, execute
+        self._list_nodes, self._ask = list_nodes, ask_for_nodes
         self.control = ControlMachine(load_veto)
         self.executor = Executor(machine, self.control.book)
         self._nodes: list[NodeFacts] = []
         self._nodes_s = -NODES_EVERY_S
-        self._requests = NodeRequests()
         self._recall()
 
     def run(self) -> None:
@@ -74,21 +79,33 @@ class Controller:
             try:
                 self.turn()
             except Exception:
-                # A policy's mistake must not end the control of the other topologies.
                 _LOG.exception("the controller could not finish a turn")
 
     def turn(self) -> None:
-        """Ask every policy whose time has come."""
+        """Ask every policy whose time has come. What goes wrong with one of them is no matter of the others."""
         now_s = self._clock.now()
+        refreshed = self._refresh_nodes()
         with self._lock:
+            self._keep_decisions(self.control.regroup(self._machine.topologies.values(), now_s))
+            if refreshed:
+                self._leave_ending_nodes(now_s)
             self._carry_out(now_s)
-            self.control.regroup(self._machine.topologies.values(), now_s)
             due = [group for group in self.control.due(now_s) if not self.executor.running.keys() & {*group.topologies}]
-        self._refresh_nodes()
-        with self._lock:
+        if refreshed:
             self._ask_for_nodes()
         for group in due:
-            self._steer(group)
+            try:
+                self._steer(group)
+            except Exception as error:
+                _LOG.exception("policy %s could not look after %s", group.policy.name, ", ".join(group.topologies))
+                self._note_failure(group, error)
+
+    def _note_failure(self, group: Group, error: BaseException) -> None:
+        now_s = self._clock.now()
+        group.next_s = now_s + group.interval_s
+        with self._lock:
+            records = [self._machine.topologies[name] for name in group.topologies if name in self._machine.topologies]
+            self._keep_decisions(self.control.failed(records, error, now_s))
 
     def _steer(self, group: Group) -> None:
         records = self._machine.topologies
@@ -100,19 +117,21 @@ class Controller:
         now_s = self._clock.now()
         if picture is None:
             return
-        try:
-            plan = self.control.decide(group, picture, now_s)
-        except Exception:
-            group.next_s = now_s + group.interval_s
-            raise
+        plan = self.control.decide(group, picture, now_s)
         with self._lock:
+            plan = self.control.within_reach(group, picture, plan, records)
             entries = self.control.note(group, records, picture, plan, now_s)
             changed = [name for name, version in versions.items() if records[name].version != version]
             for name, entry in entries.items():
-                if entry["state"] == "planned":
-                    self._begin(name, entry, picture, plan, changed)
-                elif name not in changed:
-                    self._balance(picture, name)
+                try:
+                    if entry["state"] == "planned":
+                        self._begin(group, name, entry, picture, plan, changed)
+                    elif name not in changed:
+                        self._balance(picture, name)
+                except Exception as error:
+                    _LOG.exception("a plan for %s could not be begun", name)
+                    fail(entry, error)
+                    self.control.undo(group, name)
             self._keep_memory(group)
             self._keep_decisions(entries)
             self._carry_out(now_s)
@@ -124,34 +143,67 @@ class Controller:
 
     # Doing what was decided.
 
-    def _begin(self, name: str, entry: dict[str, Any], picture: Picture, plan: Plan, changed: Sequence[str]) -> None:
+    def _begin(
+        self, group: Group, name: str, entry: dict[str, Any], picture: Picture, plan: Plan, changed: Sequence[str]
+    ) -> None:
         if name in changed:
             entry["state"] = "the topology changed meanwhile"
+            self.control.undo(group, name)
             return
         record = self._machine.topologies[name]
-        execute = record.control.execute or (plan.topologies[name].execute if name in plan.topologies else "live")
+        execute = way_of(record, plan.topologies.get(name))
         if execute == "live":
-            steps = steps_of(picture.view, picture.numbering, plan, name)
+            steps = steps_of(picture.view, picture.numbering, plan, name, self.control.present(record))
         else:
-            steps = restart_steps(picture.view, plan, name, self.restart_uri(record), execute == "restart-drop")
+            uri, drop = self.restart_uri(record), execute == "restart-drop"
+            steps = restart_steps(picture.view, picture.numbering, plan, name, uri, drop)
         if steps:
             self.control.begun(plan)
+            self._keep_nodes()
             self.executor.begin(name, entry, steps, self._clock.now())
         else:
             entry["state"] = "nothing to do"
 
+    def _leave_ending_nodes(self, now_s: float) -> None:
+        """Move tasks away from nodes whose end was announced; what policies have begun there has no time any more."""
+        if not any(node.draining for node in self._nodes):
+            return
+        for name, record in self._machine.topologies.items():
+            if record.state not in OVER:
+                try:
+                    self._leave(record, now_s)
+                except Exception as error:
+                    _LOG.exception("%s could not be moved away from nodes that are about to end", name)
+                    self._keep_decisions(self.control.failed([record], error, now_s))
+
+    def _leave(self, record: TopologyRecord, now_s: float) -> None:
+        name, nodes, running = record.name, self._shown(record.control), self.executor.running.get(record.name)
+        if running is not None:
+            if running.entry["policy"] != EVACUATION and threatened(record, nodes):
+                self._give_up(name, "a node is about to end")
+            return
+        decided = self.control.evacuate(record, self._machine.topologies.values(), nodes, now_s)
+        if decided is not None:
+            entry, steps = decided
+            if steps:
+                self.executor.begin(name, entry, steps, now_s)
+            self._keep_decisions([name])
+
     def _ask_for_nodes(self) -> None:
         """Ask the autoscaler for the nodes that plans need, and let those go that were asked for and emptied."""
-        used = {
-            worker.address.node
-            for record in self._machine.topologies.values()
-            if record.state not in OVER
-            for worker in record.hosts().values()
-        }
-        wanted = self._requests.need(len(used), self.executor.nodes_more) or self._requests.settle(len(used))
-        self.executor.nodes_more = 0
+        before, more = replace(self.control.requests), self.executor.nodes_more
+        with self._lock:
+            wanted = self.control.nodes_to_ask(self._machine.topologies.values(), more)
         if wanted is not None:
-            ask_for_nodes(wanted, min((node.cpus for node in self._nodes), default=1.0))
+            try:
+                self._ask(wanted, min((node.cpus for node in self._nodes), default=1.0))
+            except Exception:
+                _LOG.exception("the autoscaler could not be asked for nodes")
+                self.control.requests = before  # it will be asked again
+                return
+        self.executor.nodes_more = 0
+        if self.control.requests != before:
+            self._keep_nodes()
 
     def restart_uri(self, record: TopologyRecord) -> str:
         """A new folder for the state of a topology while it is restarted."""
@@ -162,17 +214,36 @@ class Controller:
 
     def _carry_out(self, now_s: float) -> None:
         """Take the plans under way as far as they go now."""
-        for name in list(self.executor.running):
-            instructions, noted = self.executor.turn(name, now_s)
-            if noted:
-                self._keep_decisions([name])
-            self._execute(instructions)
+        for name, execution in list(self.executor.running.items()):
+            try:
+                instructions, noted = self.executor.turn(name, now_s)
+                if noted:
+                    self._keep_decisions([name])
+                if given_up(execution.entry) and execution.entry["policy"] != EVACUATION:
+                    self._undo(name)
+                self._execute(instructions)
+            except Exception as error:
+                _LOG.exception("the plan for %s could not be carried out", name)
+                self._give_up(name, said(error))
 
     def changed_by_hand(self, name: str) -> None:
         """Somebody asked for another change of the topology: what its policy has begun is left where it is."""
-        self._execute(self.executor.give_up(name, "the topology was changed by hand", self._clock.now()))
+        self._give_up(name, "the topology was changed by hand")
+
+    def _give_up(self, name: str, why: str) -> None:
+        running = self.executor.running.get(name)
+        if running is not None and running.entry["policy"] != EVACUATION:
+            self._undo(name)
+        self._execute(self.executor.give_up(name, why, self._clock.now()))
         if name in self.control.logs:
             self._keep_decisions([name])
+
+    def _undo(self, name: str) -> None:
+        """The plan that a policy remembers was not carried out, or not to its end."""
+        group = self.control.group_of(name)
+        if group is not None:
+            self.control.undo(group, name)
+            self._keep_memory(group)
 
     def fill_pool(self, name: str) -> list[Instruction]:
         """Load the replicas that the topology's policy wants to have at hand and that are not there yet."""
@@ -191,10 +262,17 @@ class Controller:
         slots = control.slots_per_node
         return [replace(node, slots=slots or node.slots) for node in self._nodes]
 
-    def _refresh_nodes(self) -> None:
-        if self._clock.monotonic() - self._nodes_s >= NODES_EVERY_S:
-            self._nodes_s = self._clock.monotonic()
-            self._nodes = node_facts()
+    def _refresh_nodes(self) -> bool:
+        """Ask now and then which nodes there are; whether it was asked now."""
+        if self._clock.monotonic() - self._nodes_s < NODES_EVERY_S:
+            return False
+        self._nodes_s = self._clock.monotonic()
+        try:
+            self._nodes = self._list_nodes()
+        except Exception:
+            _LOG.exception("the nodes of the cluster could not be listed: those of before count")
+            return False
+        return True
 
     def first_places(self, record: TopologyRecord, nodes: Sequence[str]) -> Mapping[TaskId, Slot] | None:
         """Where the policy of a new topology wants its tasks; None where it does not say."""
@@ -221,8 +299,12 @@ class Controller:
         return [dict(entry) for entry in log.entries] if log is not None else []
 
     def _keep_memory(self, group: Group) -> None:
-        memory = json.dumps({"key": group.key, "memory": group.memory}).encode()
+        memory = json.dumps({"key": group.key, "memory": group.memory, "before": group.before}).encode()
         self._store.put(f"control/memory/{group.topologies[0] if group.topologies else ''}", memory)
+
+    def _keep_nodes(self) -> None:
+        nodes = {"requests": self.control.requests.to_data(), "added": self.control.added}
+        self._store.put("control/nodes", json.dumps(nodes).encode())
 
     def _keep_decisions(self, names: Iterable[str]) -> None:
         for name in names:
@@ -234,7 +316,11 @@ class Controller:
             content = self._store.get(name)
             if content is not None:
                 kept = json.loads(content)
-                self.control.memories[kept["key"]] = kept["memory"]
+                self.control.memories[kept["key"]] = kept["memory"], kept.get("before", {})
+        nodes = self._store.get("control/nodes")
+        if nodes is not None:
+            kept = json.loads(nodes)
+            self.control.requests, self.control.added = NodeRequests(**kept["requests"]), kept["added"]
         for name, record in self._machine.topologies.items():
             content = self._store.get(f"control/decisions/{name}")
             if content is not None:

@@ -66,9 +66,10 @@ def test_policies_that_place_start_topologies_in_their_own_way(two_nodes: TwoNod
     assert placements["rstorm"] != placements["es"]
 
 
-def test_es_grows_a_step_that_cannot_keep_up_and_counts_stay_exact(two_nodes: TwoNodes) -> None:
-    topology = chain("grown-by-es", 200.0, ms=12.0, work=1, count=1, control={"interval_s": 2.0})
-    handle = client.submit(topology, policy="es", workers=2)
+def test_es_grows_a_step_onto_another_node_and_counts_stay_exact(two_nodes: TwoNodes) -> None:
+    control = {"interval_s": 2.0, "parameters": {"phi": 0.0}}  # growing goes to nodes that are not in use, if any
+    topology = chain("grown-by-es", 200.0, ms=12.0, work=1, count=1, control=control)
+    handle = client.submit(topology, policy="es", workers=1)
     wait_until(lambda: acts(handle, "activate"), "es to have grown the step", timeout_s=120)
     decided = acts(handle, "activate")[0]
     assert decided["state"] == "done"
@@ -76,10 +77,32 @@ def test_es_grows_a_step_that_cannot_keep_up_and_counts_stay_exact(two_nodes: Tw
     assert kinds.index("load") < kinds.index("activate")
     assert all(step["took_s"] < 30.0 for step in decided["steps"])
     wait_until(lambda: active(handle, "work") >= 3, "what 200 tuples/s of 12 ms need")
+    assert {step["kind"] for each in handle.explain() for step in each["steps"]} >= {"workers", "load", "activate"}
+    working = [worker for worker in handle.status()["workers"] if any(t.startswith("work#") for t in worker["tasks"])]
+    assert len({worker["node"] for worker in working}) == 2
+    assert len({(worker["node"], worker["slot"]) for worker in working}) == len(working)
     handle.kill(drain=True)
     assert handle.wait(120) == "KILLED"
     counts = dict(handle.results("out"))
     assert counts == expected(handle.status()["emitted"])
+
+
+@pytest.mark.long
+def test_es_gives_a_node_back_when_the_load_falls_and_counts_stay_exact(two_nodes: TwoNodes) -> None:
+    control = {"interval_s": 2.0, "parameters": {"phi": 0.0}}
+    phases = [(30.0, 200.0), (90.0, 20.0)]
+    topology = chain("shrunk-by-es", phases, ms=12.0, work=1, count=1, control=control)
+    handle = client.submit(topology, policy="es", workers=1)
+    wait_until(lambda: len(_in_use(handle)) == 2, "es to use another node", timeout_s=120)
+    wait_until(lambda: active(handle, "work") == 1, "es to have shrunk the step", timeout_s=120)
+    wait_until(lambda: len(_in_use(handle)) == 1, "the other node to be empty")
+    assert handle.wait(240) == "FINISHED"
+    assert dict(handle.results("out")) == expected(int(sum(seconds * per_s for seconds, per_s in phases)))
+
+
+def _in_use(handle: client.Handle) -> set[str]:
+    """The nodes of workers that have tasks, idle ones too."""
+    return {worker["node"] for worker in handle.status()["workers"] if worker["tasks"]}
 
 
 def active(handle: client.Handle, step: str) -> int:

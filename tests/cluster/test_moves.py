@@ -111,6 +111,26 @@ def test_every_policy_that_moves_tasks_has_them_moved_live_and_counts_stay_exact
     over(handle)
 
 
+@pytest.mark.long
+def test_a_policy_that_places_and_restarts_starts_the_topology_where_it_wants_it(tmp_path: Path) -> None:
+    topology = chain("restarted-elsewhere", 250.0, None, ms=3.0, backup={"interval_s": 0.5})
+    handle = submit(topology, workers=2, spares=1, folder="", policy="static")
+    wait_until(lambda: flowing(handle, 100), "tuples to flow with backups in place", timeout_s=90)
+    before = {worker["pid"] for worker in handle.status()["workers"]}
+    control = {"interval_s": 1.0, "execute": "restart", "restart_uri": str(tmp_path)}
+    handle.set_policy("sl", ControlConfig(**control, parameters={"nodes": 1, "xi": 1.0}))
+    wait_until(lambda: acts(handle, "restart"), "sl to have restarted it", timeout_s=120)
+    workers = [worker for worker in handle.status()["workers"] if worker["tasks"]]
+    assert len({worker["node"] for worker in workers}) == 1, "sl was told to use one node"
+    assert not before & {worker["pid"] for worker in handle.status()["workers"]}
+    handle.set_policy("static")
+    handle.kill(drain=True)
+    assert handle.wait(60) == "KILLED"
+    counts = dict(handle.results("out"))
+    assert counts == expected(sum(counts.values()))
+    over(handle)
+
+
 def _moved_by(handle: Handle, policy: str) -> bool:
     moved = [each for each in acts(handle, "move") if each["policy"] == policy]
     steps = [step for each in moved for step in each["steps"]]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
+from rstream.core.channel import TaskId
 from rstream.core.executor import Executor, under_way
 from rstream.core.records import OVER
 from rstream.core.slots import SlotBook
@@ -58,17 +60,19 @@ class Executing(Schedule):
             operator = self.draws.choice([each.name for each in self.workload.graph.operators if each.kind == "bolt"])
             active = sorted(self.draws.sample(range(TASKS_MAX), self.draws.randint(1, TASKS_MAX)))
             kind: Any = self.draws.choice(["load", "rescale", "move"])
-            places = self._draw_places(operator) if kind == "move" else []
-            steps.append(Step(kind, f"{kind} {operator}", operator, [] if places else active, places))
+            there = self.record.tasks(operator)
+            moved = sorted(self.draws.sample(there, self.draws.randint(1, len(there)))) if kind == "move" else []
+            new = [TaskId(operator, number) for number in active] if kind == "load" else []
+            places = self._draw_places([*moved, *new]) if kind != "rescale" else []
+            steps.append(Step(kind, f"{kind} {operator}", operator, [] if moved else active, places))
         return steps
 
-    def _draw_places(self, operator: str) -> list[Place]:
-        """For each of some tasks the slot of a worker, or a slot that nobody has."""
+    def _draw_places(self, tasks: Sequence[TaskId]) -> list[Place]:
+        """For each of some tasks, new ones or such as move, the slot of a worker, or a slot that nobody has."""
         self.book.sync([self.record])
         held = [slot for worker in sorted(self.record.hosts()) if (slot := self.book.slot(worker)) is not None]
         free = Slot(self.draws.choice(held).node, self.draws.randint(50, 52))
-        tasks = self.draws.sample(self.record.tasks(operator), self.draws.randint(1, len(self.record.tasks(operator))))
-        return [(*task, *self.draws.choice([*held, free])) for task in sorted(tasks)]
+        return [(*task, *self.draws.choice([*held, free])) for task in tasks]
 
     def _crash_coordinator(self) -> None:
         super()._crash_coordinator()

@@ -10,7 +10,7 @@ from tests.simulation.executing import Executing
 def test_plans_are_carried_out_or_given_up_cleanly_whatever_crashes() -> None:
     happened: Counter[str] = Counter()
     ends: Counter[str] = Counter()
-    moved = 0
+    moved = loaded = 0
     for seed in range(9000, 9016):
         schedule = Executing(seed)
         outcome = schedule.run()
@@ -18,6 +18,8 @@ def test_plans_are_carried_out_or_given_up_cleanly_whatever_crashes() -> None:
         happened.update(outcome.events)
         for entry in schedule.entries[:-1]:
             moved += sum(step["kind"] == "move" and step["state"] == "done" for step in entry["steps"])
+            kinds = [step["kind"] for step in entry["steps"] if step["state"] == "done"]
+            loaded += kinds[:1] == ["workers"] and "load" in kinds
             ends[entry["state"].partition(":")[0]] += 1
             states = [step["state"] for step in entry["steps"]]
             if entry["state"] == "done":
@@ -28,6 +30,7 @@ def test_plans_are_carried_out_or_given_up_cleanly_whatever_crashes() -> None:
                 assert "waiting" not in states
     assert ends["done"] > 10
     assert moved > 5
+    assert loaded > 2, "new tasks came with new workers"
     assert happened["coordinator restart"] + happened["coordinator restart between two steps"] >= 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -16,6 +17,7 @@ from rstream.core.records import TopologyRecord
 from rstream.core.report import TaskReport, WorkerReport
 from rstream.core.slots import SlotBook
 from rstream.core.status import ReportBook
+from rstream.core.steering import nodes_used
 from rstream.core.steps import Step
 from rstream.core.versions import Version
 from rstream.errors import UsageError
@@ -136,6 +138,82 @@ def test_a_plan_books_its_slots_starts_workers_there_and_moves_to_them() -> None
     anew = SlotBook()
     anew.sync([record])
     assert anew.worker(Slot("n2", 1)) == start.worker, "a coordinator that comes back knows the slots"
+
+
+def test_a_new_task_starts_in_a_new_worker_on_the_slot_that_the_plan_gives_it() -> None:
+    machine, record = running()
+    book = SlotBook()
+    book.sync([record])
+    executor = Executor(machine, book)
+    entry: dict[str, Any] = {"state": "planned", "steps": []}
+    steps = [
+        Step("load", "load double#2", "double", [2], places=[("double", 2, "n2", 1)]),
+        Step("activate", "activate double#2", "double", [0, 1, 2]),
+    ]
+    executor.begin("wc", entry, steps, 0.0)
+    assert [step["kind"] for step in entry["steps"]] == ["workers", "load", "activate"]
+    assert book.numbering(["other"], {"n2": 3}).shown["n2"] == (2,), "w1 has 0, and 1 is booked"
+    anew = SlotBook()
+    Executor(machine, anew).resume("wc", json.loads(json.dumps(entry)), 0.0)
+    assert anew.numbering(["other"], {"n2": 3}).shown["n2"] == (0, 2), "a coordinator that comes back books it again"
+    [start] = of_kind(executor.turn("wc", 0.0)[0], StartWorker)
+    machine.started("wc", start.worker, WorkerAddress(start.worker, "n2", start.incarnation), 1)
+    machine.deployed("wc", start.worker)
+    close_round(machine, record)
+    executor.turn("wc", 1.0)
+    close_round(machine, record)
+    assert record.placement[TaskId("double", 2)] == start.worker
+    assert book.worker(Slot("n2", 1)) == start.worker
+
+
+def test_a_node_that_a_smaller_topology_does_not_need_is_not_in_use_any_more() -> None:
+    machine, record = running()
+    worker, _ = machine.add_worker("wc", "n3", 0)
+    record.workers[worker].phase = "ready"
+    record.workers[worker].host_tasks()
+    record.placement[TaskId("double", 1)] = worker
+    book = SlotBook()
+    book.sync([record])
+    executor = Executor(machine, book)
+    steps = [
+        Step("deactivate", "deactivate double#1", "double", [0]),
+        Step("move", "move double#1", "double", places=[("double", 1, "n1", 0)]),
+    ]
+    entry: dict[str, Any] = {"state": "planned", "steps": []}
+    executor.begin("wc", entry, steps, 0.0)
+    executor.turn("wc", 0.0)
+    close_round(machine, record)  # double's tasks get channels to each other
+    close_round(machine, record)  # its sender gets the new version
+    machine.progressed("wc", {(task, "double"): 1 for task in record.tasks("n")})
+    assert nodes_used([record]) == 3
+    [park] = of_kind(executor.turn("wc", 1.0)[0], Park)
+    machine.parked("wc", park.worker, park.order, 1.0)
+    close_round(machine, record)
+    executor.turn("wc", 2.0)
+    assert entry["state"] == "done"
+    assert nodes_used([record]) == 2
+    for name in ("wc/w0", "wc/w1"):
+        machine.relieved("wc", name, record.version)
+    assert worker not in record.workers
+
+
+def test_a_restart_starts_the_topology_where_the_plan_wants_it_if_these_nodes_are_still_there() -> None:
+    places = {task: Slot("n2", 2) for task in (*make_record().placement,)}
+    places[COUNT] = Slot("n3", 1)
+    for nodes, wanted in ((["n1", "n2", "n3"], {("n2", 2), ("n3", 1)}), (["n1", "n2"], {("n1", None), ("n2", None)})):
+        machine, record = running()
+        machine.restart("wc", "memory", {}, places=places)
+        assert record.savepoint is not None
+        machine.closed("wc", record.savepoint.attempt)
+        record = pickle.loads(pickle.dumps(record))  # the coordinator may end in between
+        machine.adopt(record)
+        machine.start_over("wc", nodes)
+        assert {(each.address.node, each.slot) for each in record.workers.values()} == wanted
+        if len(nodes) == 3:
+            assert {task: record.workers[host].address.node for task, host in record.placement.items()} == {
+                task: slot.node for task, slot in places.items()
+            }
+        assert record.start_places == {}
 
 
 def report(at_s: float, *tasks: TaskReport) -> WorkerReport:

@@ -65,6 +65,15 @@ def test_sources_and_sinks_keep_their_size_unless_all_may_change() -> None:
     assert fixed.operator("double").parallelism_max > 2
 
 
+def test_a_topology_that_is_restarted_may_change_size_where_a_running_one_may_not() -> None:
+    for execute, free in ((None, False), ("restart", True)):
+        record, book = make_record(execute=execute), SlotBook()
+        record.checkpointed = True
+        view = build([record], [record], {"wc": Meter()}, NODES, book, record.control, 0.0, 0.0).view
+        operator = view.topology("wc").operator("double")
+        assert (operator.parallelism_max > 2) is free
+
+
 def test_a_policy_sees_its_own_slots_and_free_ones_but_none_of_another_topology() -> None:
     ours, theirs = make_record("ours"), make_record("theirs")
     book = SlotBook()

@@ -49,6 +49,16 @@ def test_the_totals_of_figure_15_come_from_the_running_policy() -> None:
     assert totals == [14, 24, 19]
 
 
+def test_a_rate_that_no_node_could_be_found_for_is_not_taken_as_settled() -> None:
+    policy = schedulers.make("es", {"beta": 0.25, "scale_stateful": False})
+    plan, memory = policy.plan(commcount(3600.0, nodes=1), {}, RNG)
+    assert plan.nodes_more
+    again, memory = policy.plan(commcount(3600.0, end_s=60.0, nodes=40), memory, RNG)
+    assert again.topologies, "the nodes that came are used, though the rate is the same"
+    grown = sizes(commcount(3600.0, nodes=40), again)
+    assert not policy.plan(commcount(3600.0, grown, end_s=100.0, nodes=40), memory, RNG)[0]
+
+
 @pytest.mark.parametrize(("rate", "acts"), [(1800, False), (2160, False), (2200, True), (1400, True)])
 def test_only_a_change_of_more_than_a_fifth_starts_a_scaling_up_or_down(rate: float, acts: bool) -> None:
     policy = schedulers.make("es", {"beta": 0.25, "scale_stateful": False})
