@@ -59,12 +59,12 @@ def alive(pid: int) -> bool:
     return pid > 0
 
 
-def test_word_count_uses_all_three_tiers_and_counts_right() -> None:
+def test_word_count_uses_all_three_tiers_and_counts_right(rstream: Cli) -> None:
     lines = [f"the quick word{n % 97} jumps over word{n % 13}" for n in range(5_000)]
     handle = submit(word_count("tiers", lines, parallelism=4), workers=4, folder="")
     assert handle.wait(60) == "FINISHED"
     assert dict(handle.results("out")) == collections.Counter(word for line in lines for word in line.split())
-    status = handle.status()
+    status = json.loads(rstream("status", "tiers", "--json").stdout)
     assert {edge["tier"] for edge in status["edges"]} == {"thread", "process", "node"}
     assert len({worker["node"] for worker in status["workers"]}) == 2
     assert status["emitted"] == status["acked"] == 5_000
