@@ -133,7 +133,11 @@ class LogBook:
 
 def current_task() -> TaskId | None:
     """The task whose code is calling, found on the stack: nothing has to be noted while tuples flow."""
-    frame: FrameType | None = sys._getframe(1)
+    return task_on(sys._getframe(1))
+
+
+def task_on(frame: FrameType | None) -> TaskId | None:
+    """The task whose code a stack is in, by its innermost frame."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Task):
