@@ -361,6 +361,7 @@ class WorkerLoop(threading.Thread):
         if isinstance(message, Greet):
             if message.token != self.token or not self.machine.on_greet(message):
                 connection.close()
+                self._forget(connection)  # its number may be another socket's in a moment
                 return
             if isinstance(connection, GrpcConnection):
                 there = self.machine.deployment.workers[message.worker].node
