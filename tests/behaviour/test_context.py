@@ -9,7 +9,6 @@ from rstream.operators import sources
 from tests.behaviour import parts
 from tests.behaviour.conftest import RunTopology
 
-
 SENT = 30
 
 

@@ -290,7 +290,7 @@ def test_a_blocking_bolt_marked_so_delays_nobody_and_control_answers_at_once() -
 
 
 def test_a_blocking_bolt_not_marked_is_named_by_errors_while_it_blocks() -> None:
-    handle = submit(sleepy("unmarked", 4.0, blocking=False), workers=1, spares=0, folder="")
+    handle = submit(sleepy("unmarked", 3.0, blocking=False), workers=1, spares=0, folder="")
     errors = wait_until(handle.errors, "the slow call to be named")
     assert errors[0]["step"] == "sleep"
     assert "has not returned" in errors[0]["error"]
