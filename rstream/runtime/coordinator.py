@@ -475,12 +475,12 @@ class Coordinator:
 
         def started(answer: Any) -> None:
             address, pid = answer
-            if worker not in self._handles:
-                return  # it was told to stop before it was up
             known = self._machine.topologies[topology].workers.get(worker)
             if known is not None and known.address.node != address.node:
                 planned = RunError(f"worker {worker} is on node {address.node}, not on {known.address.node} as planned")
                 self._errors.note(topology, worker, planned)
+            if worker not in self._handles:
+                return  # it was told to stop before it was up
             self._execute(self._machine.started(topology, worker, address, pid))
 
         self._answers.when(

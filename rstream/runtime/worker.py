@@ -65,10 +65,10 @@ class Worker:
         self._graph: Graph
         self.clock = SystemClock()
         self._gone = threading.Event()
+        self._stuck = StuckCalls(self.config.slow_call_ms)
         self._note = NoteBook(worker)
         self._claimed_s = self.clock.monotonic()
         self._probed_s = 0.0
-        self._stuck = StuckCalls(self.config.slow_call_ms)
         self._coordinator: Any = None
         self._io: CheckpointIo | None = None
         ring = LogRing(worker, self.node)
