@@ -97,7 +97,7 @@ def _double(number: int) -> int:
 @pytest.mark.parametrize("nodes", NODES.values(), ids=NODES)
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_two_workers_reach_each_other(tmp_path: Path, nodes: list[str], tls: bool) -> None:
-    secured = LinkConfig(**certificate(tmp_path)) if tls else LinkConfig()  # type: ignore[arg-type]
+    secured = LinkConfig(**certificate(tmp_path)) if tls else LinkConfig()
     with workers(crossing(), tmp_path, nodes, links=secured) as found:
         found.begin()
         wait_until(lambda: found.finished or found.failures, "both to have ended", timeout_s=60)
@@ -140,7 +140,7 @@ def test_strangers_that_knock_before_there_are_tasks_and_after_are_hung_up_on(tm
 
 
 def test_a_stream_without_certificates_does_not_get_in_where_there_are_some(tmp_path: Path) -> None:
-    secured = LinkConfig(**certificate(tmp_path))  # type: ignore[arg-type]
+    secured = LinkConfig(**certificate(tmp_path))
     heard: list[Any] = []
     listener = links.GrpcListener("127.0.0.1", heard.append, lambda *_: None, links.server_credentials(secured))
     try:

@@ -15,10 +15,21 @@ from rstream.runtime import links
 from rstream.runtime.bounded import Arrivals
 
 
+def bring(arrivals: Arrivals[int]) -> threading.Thread:
+    """A thread that puts a hundred numbers."""
+
+    def run() -> None:
+        for number in range(100):
+            arrivals.put(number)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
 def test_who_brings_more_than_there_is_room_for_waits_until_something_is_taken() -> None:
     arrivals: Arrivals[int] = Arrivals(items_max=3)
-    bringing = threading.Thread(target=lambda: [arrivals.put(n) for n in range(100)])
-    bringing.start()
+    bringing = bring(arrivals)
     assert [arrivals.get(timeout_s=60.0) for _ in range(100)] == list(range(100))
     bringing.join()
     with pytest.raises(queue.Empty):
@@ -27,8 +38,7 @@ def test_who_brings_more_than_there_is_room_for_waits_until_something_is_taken()
 
 def test_nobody_waits_for_ever_for_a_taker_that_is_gone() -> None:
     arrivals: Arrivals[int] = Arrivals(items_max=1)
-    bringing = threading.Thread(target=lambda: [arrivals.put(n) for n in range(100)])
-    bringing.start()
+    bringing = bring(arrivals)
     assert arrivals.get(timeout_s=60.0) == 0
     arrivals.close()
     bringing.join(60)

@@ -171,7 +171,7 @@ def test_a_graph_survives_pickling_and_cannot_be_changed() -> None:
     topology.config["policy"] = "ra"
     for built in (graph, topology.build()):
         with pytest.raises(TypeError):
-            built.config["policy"] = "sl"
+            built.config["policy"] = "sl"  # type: ignore[index]
         with pytest.raises(TypeError):
             built.config["backup"]["interval_s"] = 2.0
     assert graph.config == {"policy": "es", "backup": {"interval_s": 0.5}}
