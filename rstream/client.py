@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import cloudpickle
@@ -75,13 +77,14 @@ def run(
     start_from: str = "",
     on_status: Callable[[dict[str, Any]], None] | None = None,
     on_log: Callable[[LogLine], None] | None = None,
-    on_start: Callable[[], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     **flags: Any,
 ) -> Report:
     """Run a topology to its end and report; on a Ray of its own unless `address` names one, without Ray if `local`.
 
-    Ctrl-C drains it first. What its workers log and print goes to `on_log`, by default to this terminal. `on_start` is
-    called once the topology is accepted. `start_from` names a savepoint to go on from.
+    Ctrl-C drains it first. What its workers log and print goes to `on_log`, by default to this terminal. What
+    a crash may do to its results goes to `on_note` once it is accepted, by default as a Python warning. `start_from`
+    names a savepoint to go on from.
 
     >>> from rstream import Topology
     >>> topology = Topology("double")
@@ -92,7 +95,8 @@ def run(
     graph = _graph(topology)
     settings = settings or load(topology=graph.config, flags=flags)
     if local:
-        return _run_embedded(graph, settings, duration_s, on_status, on_start, start_from)
+        told = partial(_note_inexact, graph, on_note, depth=2)
+        return _run_embedded(graph, settings, duration_s, on_status, told, start_from)
     from rstream.runtime import cluster
     from rstream.runtime.follow import Follower, terminable, uninterrupted
     from rstream.runtime.logs import show
@@ -103,8 +107,7 @@ def run(
             with uninterrupted():
                 handle = _submit(graph, settings, folder, start_from)
                 follower = Follower(handle, on_status, on_log or show)
-            if on_start is not None:
-                on_start()
+            _note_inexact(graph, on_note)
             follower.follow(duration_s)
         finally:
             if follower is not None:
@@ -121,18 +124,22 @@ def submit(
     settings: Settings | None = None,
     folder: str | None = None,
     start_from: str = "",
+    on_note: Callable[[str], None] | None = None,
     **flags: Any,
 ) -> Handle:
     """Start a topology on a running cluster and return at once; it outlives this program.
 
-    `start_from` names a savepoint to go on from.
+    `start_from` names a savepoint to go on from. What a crash may do to its results goes to `on_note` once it is
+    accepted, by default as a Python warning.
     """
     from rstream.runtime import cluster
 
     graph = _graph(topology)
     settings = settings or load(topology=graph.config, flags=flags)
     cluster.connect(address)
-    return _submit(graph, settings, folder, start_from)
+    handle = _submit(graph, settings, folder, start_from)
+    _note_inexact(graph, on_note)
+    return handle
 
 
 def connect(name: str, address: str | None = None) -> Handle:
@@ -431,7 +438,7 @@ def _run_embedded(
     settings: Settings,
     duration_s: float | None,
     on_status: Callable[[dict[str, Any]], None] | None,
-    on_start: Callable[[], None] | None,
+    on_start: Callable[[], None],
     start_from: str,
 ) -> Report:
     from rstream.runtime.embedded import Embedded
@@ -440,8 +447,7 @@ def _run_embedded(
     tasks = sum(operator.parallelism for operator in graph.operators)
     workers = min(settings.config.workers or 1, tasks)
     host = Embedded(graph, settings.config, workers, start_from=full_uri(start_from) if start_from else "")
-    if on_start is not None:
-        on_start()
+    on_start()
     clock = SystemClock()
     shown_s = clock.monotonic()
     rows = [{"key": key, "value": value, "origin": origin} for key, value, origin in settings.rows()]
@@ -467,6 +473,23 @@ def _graph(topology: Topology | Graph) -> Graph:
     if isinstance(topology, Graph):
         return topology
     raise UsageError(f"wanted a Topology, got {type(topology).__name__}")
+
+
+def _note_inexact(graph: Graph, on_note: Callable[[str], None] | None, depth: int = 1) -> None:
+    """Say what a crash may do to results, once the topology is accepted: an error is one line by itself.
+
+    A warning names the line that called us, `depth` functions of this module further up.
+    """
+    from rstream.operators.sinks import is_exact
+
+    tell = on_note or partial(warnings.warn, stacklevel=depth + 2)
+    for operator in graph.operators:
+        if operator.kind == "source" and not getattr(operator.logic, "replayable", True):
+            tell(
+                f"step {operator.name!r}: this source cannot be read again, so tuples on their way are lost in a crash"
+            )
+        if operator.kind == "sink" and not is_exact(operator.logic):
+            tell(f"step {operator.name!r}: this sink is at-least-once, after a crash it may see a tuple a second time")
 
 
 def _failure(name: str, error: bytes) -> RStreamError:

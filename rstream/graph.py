@@ -59,6 +59,15 @@ class Operator:
             raise TopologyError(f"step {self.name!r}: tick_s must be a number above 0, got {self.tick_s!r}")
         if self.max_pending is not None and not (isinstance(self.max_pending, int) and self.max_pending >= 1):
             raise TopologyError(f"step {self.name!r}: max_pending must be at least 1, got {self.max_pending!r}")
+        if not isinstance(self.blocking, bool):
+            raise TopologyError(f"step {self.name!r}: blocking must be True or False, got {self.blocking!r}")
+        for output in self.outputs:
+            if output in (DEFAULT_OUTPUT, DEAD_LETTERS):
+                raise TopologyError(
+                    f"step {self.name!r}: the output {output!r} is there already; give the side output another name"
+                )
+        if len(set(self.outputs)) < len(self.outputs):
+            raise TopologyError(f"step {self.name!r}: an output is named twice in {self.outputs!r}; name each once")
         if self.on_error not in (None, *get_args(OnError)):
             known = ", ".join(get_args(OnError))
             raise TopologyError(f"step {self.name!r}: on_error must be one of {known}; got {self.on_error!r}")
@@ -104,8 +113,12 @@ class Graph:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "config", frozen(self.config))
         object.__setattr__(self, "operators", _in_topological_order(self.operators, self.edges))
         _check(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Graph, (self.name, self.operators, self.edges, thawed(self.config))
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Operator]:
@@ -143,6 +156,25 @@ class Graph:
         """The key grouping of each edge into an operator, by the edge's number; empty where it is not keyed."""
         groupings = {number: self.edges[number].grouping for number in self.in_edges[name]}
         return {number: grouping for number, grouping in groupings.items() if isinstance(grouping, Key)}
+
+
+def frozen(value: Any) -> Any:
+    """A copy of nested settings that nobody can change: mappings are read-only, lists are tuples.
+
+    >>> settings = frozen({"backup": {"interval_s": 1.0}})
+    >>> settings["backup"]["interval_s"] = 2.0
+    Traceback (most recent call last):
+    ...
+    TypeError: 'mappingproxy' object does not support item assignment
+    """
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: frozen(inner) for key, inner in value.items()})
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def thawed(value: Any) -> Any:
+    """The same with plain dicts, which can be pickled."""
+    return {key: thawed(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 def _has_own_state(logic: Any) -> bool:

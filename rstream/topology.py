@@ -207,6 +207,24 @@ class Stream:
         grouped = tuple(Origin(origin.step, origin.output, Key(everything)) for origin in self.origins)
         return windowed(Stream(self.topology, grouped), window, time, lateness_s, early, keyed=False)
 
+    def reduce(self, name: str, function: Callable[[Any, Any], Any], **options: Any) -> Stream:
+        """Only for keyed streams: this one is refused, with what to write."""
+        raise self._no_keys(name, "reduce")
+
+    def count(self, name: str, **options: Any) -> Stream:
+        """Only for keyed streams: this one is refused, with what to write."""
+        raise self._no_keys(name, "count")
+
+    def distinct(self, name: str, **options: Any) -> Stream:
+        """Only for keyed streams: this one is refused, with what to write."""
+        raise self._no_keys(name, "distinct")
+
+    def _no_keys(self, name: str, verb: str) -> TopologyError:
+        return TopologyError(
+            f"step {name!r}: {verb} works key by key and this stream has no keys; write "
+            f".key_by('a name', key).{verb}({name!r}, ...), or cut the whole stream with .window(...) first"
+        )
+
     def grouped(self, grouping: Grouping) -> Stream:
         """Share the tuples out in another way than local-or-shuffle: see `rstream.groupings`."""
         return Stream(self.topology, tuple(Origin(o.step, o.output, grouping) for o in self.origins))

@@ -191,6 +191,45 @@ def test_clocks_and_randomness_come_from_one_module() -> None:
     assert wrong == []
 
 
+QUEUES = {
+    "rstream.chaos": "the kills that were dealt out at the start",
+    "rstream.core.bolt_task": "a task's own input channels, each once",
+    "rstream.core.channel": "credits, and `retained_bytes`",
+    "rstream.core.packing": "what one snapshot brought out of its channels, which credits bound",
+    "rstream.core.sender": "what is not covered yet: the source grants the window",
+    "rstream.core.source_task": "a task's own splits, each once",
+    "rstream.core.task": "the order log of one recovery",
+    "rstream.core.worker_checkpoints": "the pieces of one task's state while it is loaded",
+    "rstream.core.worker_savepoints": "the savepoint's writer takes from it before more is packed",
+    "rstream.lab.fifo": "a model of a queue",
+    "rstream.operators.ingest": "what senders may push is granted to them, in bytes",
+    "rstream.operators.sources": "one read of a socket",
+    "rstream.runtime.embedded": "the answers of threads, one for each blocking task",
+    "rstream.runtime.links": "`full` stops tuples, and LINK_BYTES_MAX closes the link",
+    "rstream.runtime.logs": "the oldest line goes at RING_LINES_MAX, and is counted",
+    "rstream.runtime.loop": "`post` refuses at INBOX_MAX",
+    "rstream.schedulers.rstorm": "the steps of a topology, each once",
+}
+"""Modules with queues whose own constructor names no maximum, and what bounds them instead."""
+
+
+def _makes_unbounded_queue(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name == "deque":
+        return len(node.args) < 2 and not any(keyword.arg == "maxlen" for keyword in node.keywords)
+    if name in ("Queue", "LifoQueue", "PriorityQueue"):
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else "queue"
+        return owner in ("queue", "multiprocessing") and not node.args and not node.keywords
+    return name == "SimpleQueue"
+
+
+def test_every_queue_has_a_maximum_or_says_what_bounds_it() -> None:
+    found = {module for module in modules() for node in ast.walk(tree_of(module)) if _makes_unbounded_queue(node)}
+    assert found == QUEUES.keys(), "give it a maximum, or write down here what bounds it"
+
+
 def test_no_module_is_too_long(record_property: Callable[[str, object], None]) -> None:
     sizes = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in modules().items()}
     record_property("modules past 400 lines", {m: n for m, n in sizes.items() if n > LINES_WANTED})

@@ -38,7 +38,7 @@ def make_app() -> click.Group:
 
     @click.group(name="rstream", context_settings={"help_option_names": ["-h", "--help"]})
     @click.version_option(rstream.__version__, prog_name="rstream")
-    @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and debug logs.")
+    @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks, and debug logs of what `run` runs.")
     def app(verbose: bool) -> None:
         """Stream processing for Python on Ray."""
         if verbose:

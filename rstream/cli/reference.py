@@ -17,8 +17,8 @@ Settings come from defaults < topology < `--config` file < environment `RSTREAM_
 where each came from, and [config.md](config.md) lists them all.
 
 Exit status: 0 done; 1 failed at run time; 2 wrong usage or bad input, with nothing started; 130 ended by Ctrl-C (after
-what was on its way was processed). Errors are one line on standard error; `rstream -v VERB ...` adds the traceback.
-With `--json` standard output holds JSON and nothing else."""
+what was on its way was processed). Errors are one line on standard error; `rstream -v VERB ...` adds the traceback,
+and debug logs of what `run` runs. With `--json` standard output holds JSON and nothing else."""
 
 
 def page() -> str:

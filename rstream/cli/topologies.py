@@ -72,19 +72,6 @@ def _stdout_for_json(as_json: bool) -> AbstractContextManager[Any]:
     return contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
 
 
-def _note_inexact(graph: Any) -> None:
-    """Say what a crash may do to results, once the topology is accepted: an error is one line by itself."""
-    from rstream.operators.sinks import is_exact
-
-    for operator in graph.operators:
-        if operator.kind == "source" and not getattr(operator.logic, "replayable", True):
-            note(
-                f"step {operator.name!r}: this source cannot be read again, so tuples on their way are lost in a crash"
-            )
-        if operator.kind == "sink" and not is_exact(operator.logic):
-            note(f"step {operator.name!r}: this sink is at-least-once, after a crash it may see a tuple a second time")
-
-
 @click.command()
 @_target_options
 @click.option("--local", is_flag=True, help="In this process, without Ray.")
@@ -119,7 +106,7 @@ def run(
         "settings": settings,
         "folder": loaded.folder,
         "start_from": start_from,
-        "on_start": lambda: _note_inexact(loaded.graph),
+        "on_note": note,
     }
     if local:
         log_here()
@@ -162,9 +149,8 @@ def submit(
     with _stdout_for_json(as_json):
         loaded, settings = load_target(target, policy, config_file, sets, options, workers)
     handle = client.submit(
-        loaded.graph, address=address, settings=settings, folder=loaded.folder, start_from=start_from
+        loaded.graph, address=address, settings=settings, folder=loaded.folder, start_from=start_from, on_note=note
     )
-    _note_inexact(loaded.graph)
     if as_json:
         print_json({"name": handle.name})
     else:

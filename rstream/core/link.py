@@ -26,12 +26,15 @@ class OutLink:
         """Records go out at once after HELLO and after a change of placement, not only with data."""
         self.owes_greet = False
         """The other side is asked to open a session: all tasks here were started anew."""
+        self.full = False
+        """The other side takes what it is sent more slowly than it is made: tuples wait in their channels for now."""
         self.hop_s: float | None = None
         """The quickest way of a message to the other side, measured by probes."""
 
     def reset(self) -> None:
         """The session is over; the next HELLO says where to go on."""
         self.session = None
+        self.full = False
         self.unsent.clear()
         self.dirty.clear()
         self.cursor.clear()

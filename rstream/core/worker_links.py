@@ -240,7 +240,7 @@ class LinkedTasks(TaskHost):
                 self._seal(link, channel)
             unsent = link.unsent.pop(id, [])
             credit = channel.ack + self.limits.window
-            while unsent and unsent[0].first < credit:
+            while unsent and unsent[0].first < credit and not link.full:
                 batch = unsent.pop(0)
                 kind, body = batch.encoded()
                 channel.sent = batch.end
@@ -250,6 +250,6 @@ class LinkedTasks(TaskHost):
                 )
             if unsent:
                 link.unsent[id] = unsent
-            if channel.pending:
+            if channel.pending or (unsent and link.full):
                 waiting[id] = channel
         link.dirty = waiting

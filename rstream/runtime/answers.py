@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from rstream.errors import RunError
+from rstream.runtime.bounded import Orders
 
 _LOG = logging.getLogger(__name__)
 
@@ -17,7 +19,7 @@ class Answers(threading.Thread):
     def __init__(self, lock: threading.RLock) -> None:
         super().__init__(name="rstream-answers", daemon=True)
         self._lock = lock
-        self._done: queue.SimpleQueue[tuple[Callable[[Any], None], Any]] = queue.SimpleQueue()
+        self._done: Orders[tuple[Callable[[Any], None], Any]] = Orders("answers of workers")
 
     def when(self, reference: Any, then: Callable[[Any], None], otherwise: Callable[[BaseException], None]) -> None:
         """Handle the result of a call when it is there, or its error."""
@@ -33,7 +35,12 @@ class Answers(threading.Thread):
 
     def put(self, handle: Callable[[Any], None], value: Any) -> None:
         """Handle something that did not come from a call in its turn too."""
-        self._done.put((handle, value))
+        try:
+            self._done.put((handle, value))
+        except RunError:
+            # Ray's threads, which may have brought it, say nothing of what they are raised.
+            _LOG.critical("an answer of a worker is lost", exc_info=True)
+            raise
 
     def run(self) -> None:
         while True:

@@ -6,7 +6,6 @@ checked when it is read. One worker writes, and reads, one file after the other,
 
 from __future__ import annotations
 
-import queue
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import msgspec
 from rstream.core.channel import TaskId
 from rstream.core.worker_checkpoints import Reading, Saving
 from rstream.errors import ConfigError, RStreamError, RunError, StateLost
+from rstream.runtime.bounded import Orders
 from rstream.runtime.byte_cap import ByteCap
 from rstream.state.erasure import Epoch, FragmentReader, Label
 
@@ -106,7 +106,7 @@ class CheckpointIo(threading.Thread):
     ) -> None:
         super().__init__(name="rstream-checkpoints", daemon=True)
         self._store, self._written, self._read, self._failed = store, written, read, failed
-        self._jobs: queue.SimpleQueue[Saving | Reading] = queue.SimpleQueue()
+        self._jobs: Orders[Saving | Reading] = Orders("checkpoints")
 
     def do(self, jobs: list[Saving] | list[Reading]) -> None:
         """Write or read these, in turn."""

@@ -141,6 +141,8 @@ class Coordinator:
             instructions = self._machine.submit(record, nodes, self._controller.first_places(record, nodes))
             self._books[record.name] = ReportBook()
             self._errors.open(record.name, errors_max)
+            for why in self._doubtful.why():
+                self._errors.note(record.name, "", RunError(why))
             self._results.pop(record.name, None)
             self._logs.pop(record.name, None)
             self._execute(instructions)
@@ -454,6 +456,10 @@ class Coordinator:
     def _ask_start(self, topology: str, worker: str) -> None:
         def started(answer: Any) -> None:
             address, pid = answer
+            known = self._machine.topologies[topology].workers.get(worker)
+            if known is not None and known.address.node != address.node:
+                planned = RunError(f"worker {worker} is on node {address.node}, not on {known.address.node} as planned")
+                self._errors.note(topology, worker, planned)
             if worker not in self._handles:
                 return  # it was told to stop before it was up
             self._lost.heard(worker)

@@ -95,6 +95,14 @@ class DoubtfulNodes:
         """Several workers of this node are gone."""
         self._until_s[node] = SystemClock.monotonic() + DOUBT_S
 
+    def why(self) -> list[str]:
+        """What a topology that starts now should know: the nodes that it does without."""
+        return [
+            f"node {node} lost several workers at once just now: it is avoided"
+            for node in self._until_s
+            if node in self
+        ]
+
     def __contains__(self, node: object) -> bool:
         return SystemClock.monotonic() < self._until_s.get(str(node), 0.0)
 

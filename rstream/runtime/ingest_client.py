@@ -31,6 +31,7 @@ from rstream.core.messages import Frame
 from rstream.core.sender import Sender
 from rstream.errors import DataError, RunError
 from rstream.operators.ingest import lane_of, part_of
+from rstream.runtime.bounded import Arrivals
 from rstream.runtime.links import INGEST_METHOD, GrpcConnection, channel_credentials, dial_grpc, start_daemon
 
 ANSWER_S = 5.0
@@ -53,7 +54,7 @@ class _Stream:
     """One gRPC stream; its answers come in order, None once it has ended."""
 
     def __init__(self, endpoint: str, tls: LinkConfig) -> None:
-        self._answers: queue.SimpleQueue[tuple[bytes, bytes] | None] = queue.SimpleQueue()
+        self._answers: Arrivals[tuple[bytes, bytes] | None] = Arrivals()
         self._connection: GrpcConnection = dial_grpc(
             endpoint,
             lambda _, frame: self._answers.put(frame),
@@ -67,10 +68,11 @@ class _Stream:
 
     def answer(self, timeout_s: float) -> Answer | None:
         """The next answer; None when the stream has ended. Raises queue.Empty where nothing comes in time."""
-        frame = self._answers.get(timeout=timeout_s) if timeout_s > 0 else self._answers.get_nowait()
+        frame = self._answers.get(timeout_s)
         return None if frame is None else decode_answer(frame[0])
 
     def close(self) -> None:
+        self._answers.close()
         self._connection.close()
 
 

@@ -11,6 +11,7 @@ from rstream.clock import fresh_id
 from rstream.config import Config
 from rstream.core.intake import Intake
 from rstream.core.worker import WorkerMachine
+from rstream.runtime.bounded import Arrivals
 from rstream.runtime.ingest_client import IngestTarget
 from rstream.runtime.ingest_door import IngestDoor, ingest_token
 from rstream.runtime.links import GrpcListener, server_credentials
@@ -21,7 +22,7 @@ class IngestGate:
 
     def __init__(self, config: Config) -> None:
         self._token, self._tls = ingest_token(config, fresh_id()), config.links
-        self._arrived: queue.SimpleQueue[tuple[Any, tuple[bytes, bytes] | None]] = queue.SimpleQueue()
+        self._arrived: Arrivals[tuple[Any, tuple[bytes, bytes] | None]] = Arrivals()
         self._early: tuple[Any, tuple[bytes, bytes] | None] | None = None
         self._door: IngestDoor | None = None
         self._listener = GrpcListener(
@@ -53,7 +54,7 @@ class IngestGate:
         found, self._early = self._early, None
         if found is None:
             with contextlib.suppress(queue.Empty):
-                found = self._arrived.get_nowait()
+                found = self._arrived.get()
         return found
 
     def answer(self, at_rest: bool) -> None:
@@ -65,8 +66,9 @@ class IngestGate:
         """Wait for a sender, for so long at most."""
         if self._early is None and timeout_s > 0.0:
             with contextlib.suppress(queue.Empty):
-                self._early = self._arrived.get(timeout=timeout_s)
+                self._early = self._arrived.get(timeout_s)
 
     def close(self) -> None:
         """Let nobody in any more."""
+        self._arrived.close()
         self._listener.close()

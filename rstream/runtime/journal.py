@@ -6,10 +6,13 @@ A store maps names to bytes; a write is there as a whole or not at all.
 from __future__ import annotations
 
 from typing import Protocol
+from urllib.parse import quote, unquote
 
 from rstream.errors import ConfigError
 
 _NAMESPACE = b"rstream"
+_UNFINISHED = "%new"
+"""The end of a file's name while it is written: no quoted name can end so, whatever a topology is called."""
 
 
 class Store(Protocol):
@@ -51,7 +54,15 @@ class RayStore:
 
 
 class FolderStore:
-    """Files below a pyarrow.fs URI; a file is written beside its place and then moved there."""
+    """Files below a pyarrow.fs URI; a file is written beside its place and then moved there.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = FolderStore(f"file://{folder}")
+    ...     store.put("topology/a/b", b"record")
+    ...     store.names("topology/"), store.get("topology/a/b")
+    (['topology/a/b'], b'record')
+    """
 
     def __init__(self, uri: str) -> None:
         import pyarrow
@@ -64,13 +75,13 @@ class FolderStore:
             raise ConfigError(f"coordinator.store: cannot use {uri!r}: {error}") from None
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name.replace('/', '%2F')}"
+        return f"{self._root}/{quote(name, safe='')}"
 
     def put(self, name: str, content: bytes) -> None:
         path = self._path(name)
-        with self._fs.open_output_stream(f"{path}.new") as file:
+        with self._fs.open_output_stream(path + _UNFINISHED) as file:
             file.write(content)
-        self._fs.move(f"{path}.new", path)
+        self._fs.move(path + _UNFINISHED, path)
 
     def get(self, name: str) -> bytes | None:
         try:
@@ -90,7 +101,7 @@ class FolderStore:
         from pyarrow import fs
 
         found = self._fs.get_file_info(fs.FileSelector(self._root))
-        names = [info.base_name.replace("%2F", "/") for info in found if not info.base_name.endswith(".new")]
+        names = [unquote(info.base_name) for info in found if not info.base_name.endswith(_UNFINISHED)]
         return sorted(name for name in names if name.startswith(prefix))
 
 

@@ -1,7 +1,9 @@
 """Links as bytes: framing, Unix sockets for workers of one node, gRPC streams between nodes.
 
-A connection belongs to one worker loop. `send` never blocks: what the other side does not take yet is kept, and the
-protocol's credits bound how much that can be. What arrives is handed over as (header, body) and never unpickled.
+A connection belongs to one worker loop. `send` never blocks: what the other side does not take yet is kept. The
+protocol's credits bound the tuples of that; `full` says when they are so large that no more should be sent for now, and
+a connection with more than any protocol could want waiting is closed, with an error in the log: its link is dialled
+again, and what was not received is sent again. What arrives is handed over as (header, body) and never unpickled.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import logging
 import os
 import queue
 import socket
@@ -28,7 +31,10 @@ from rstream.runtime.byte_cap import ByteCap
 from rstream.runtime.death_watch import peer_pid
 
 _LENGTHS = struct.Struct("<II")
+_LOG = logging.getLogger(__name__)
 FRAME_BYTES_MAX = 1 << 30
+LINK_BYTES_FULL = 64 << 20
+LINK_BYTES_MAX = 4 << 30
 STALE_SOCKET_S = 60.0
 _RECEIVE_BYTES = 1 << 18
 LINK_METHOD = "/rstream.Link/Frames"
@@ -40,6 +46,10 @@ class Connection(Protocol):
     """One end of a link."""
 
     closed: bool
+
+    @property
+    def full(self) -> bool:
+        """So much waits for the other side that tuples should stay where they are."""
 
     def send(self, frames: Iterable[Frame]) -> None:
         """Send, in order; never blocks."""
@@ -99,7 +109,12 @@ class SocketConnection:
         self.peer_pid = peer_pid(sock)
         self.closed = False
         self._out: collections.deque[memoryview] = collections.deque()
+        self._waiting_bytes = 0
         self._unpacker = Unpacker()
+
+    @property
+    def full(self) -> bool:
+        return self._waiting_bytes > LINK_BYTES_FULL
 
     @property
     def wants_write(self) -> bool:
@@ -107,8 +122,13 @@ class SocketConnection:
         return bool(self._out)
 
     def send(self, frames: Iterable[Frame]) -> None:
-        self._out.extend(map(memoryview, pack(frames)))
+        if self.closed:
+            return
+        buffers = pack(frames)
+        self._waiting_bytes += sum(map(len, buffers))
+        self._out.extend(map(memoryview, buffers))
         self.flush()
+        _close_if_nothing_is_taken(self, self._waiting_bytes)
 
     def flush(self) -> None:
         """Give the socket what it takes now."""
@@ -120,6 +140,7 @@ class SocketConnection:
             except OSError:
                 self.close()
                 return
+            self._waiting_bytes -= sent
             while sent:
                 if sent >= len(self._out[0]):
                     sent -= len(self._out.popleft())
@@ -149,7 +170,14 @@ class SocketConnection:
         if not self.closed:
             self.closed = True
             self._out.clear()
+            self._waiting_bytes = 0
             self.socket.close()
+
+
+def _close_if_nothing_is_taken(connection: Connection, waiting_bytes: int) -> None:
+    if waiting_bytes > LINK_BYTES_MAX and not connection.closed:
+        _LOG.error("%d bytes wait for the other side of a link, which takes nothing: it is dialled anew", waiting_bytes)
+        connection.close()
 
 
 def _first(items: collections.deque[memoryview], count: int) -> Iterator[memoryview]:
@@ -215,18 +243,28 @@ class GrpcConnection:
         self.cap = cap or ByteCap(None)
         self._arrived = arrived
         self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        # Two counters, because two threads count: the loop what it puts, gRPC's own what it takes.
+        self._put_bytes = self._taken_bytes = 0
         self._unpacker = Unpacker()
         self._on_close: Callable[[], Any] | None = None
+
+    @property
+    def full(self) -> bool:
+        return self._put_bytes - self._taken_bytes > LINK_BYTES_FULL
 
     def send(self, frames: Iterable[Frame]) -> None:
         buffers = pack(frames)
         if buffers and not self.closed:
-            self._out.put(b"".join(buffers))
+            message = b"".join(buffers)
+            self._put_bytes += len(message)
+            self._out.put(message)
+            _close_if_nothing_is_taken(self, self._put_bytes - self._taken_bytes)
 
     def outgoing(self) -> Iterator[bytes]:
         """What gRPC sends, until the connection ends."""
         while (message := self._out.get()) is not _END:
             self.cap.wait(len(message))
+            self._taken_bytes += len(message)
             yield message
 
     def pump(self, incoming: Iterable[bytes]) -> None:

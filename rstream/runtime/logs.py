@@ -8,6 +8,7 @@ slower than lines come in learns how many were dropped.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections import deque
@@ -132,7 +133,11 @@ class LogBook:
 
 def current_task() -> TaskId | None:
     """The task whose code is calling, found on the stack: nothing has to be noted while tuples flow."""
-    frame: FrameType | None = sys._getframe(1)
+    return task_on(sys._getframe(1))
+
+
+def task_on(frame: FrameType | None) -> TaskId | None:
+    """The task whose code a stack is in, by its innermost frame."""
     while frame is not None:
         owner = frame.f_locals.get("self")
         if isinstance(owner, Task):
@@ -150,8 +155,8 @@ class _Handler(logging.Handler):
         self.setFormatter(logging.Formatter("%(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.partition(".")[0] == "ray":
-            return  # Ray keeps its own log
+        if record.name.partition(".")[0] in ("ray", "asyncio", "grpc"):
+            return  # Ray keeps its own log, and the others speak of what carries it
         try:
             self._keep(record.levelname, [self.format(record)], current_task())
         except Exception:
@@ -191,7 +196,7 @@ def capture(ring: LogRing) -> None:
     """From now on keep what this process logs and prints."""
     root = logging.getLogger()
     root.addHandler(_Handler(ring.add))
-    root.setLevel(min(root.level, logging.INFO) if root.level else logging.INFO)
+    root.setLevel(min(root.level, _level()) if root.level else _level())
     sys.stdout = _Tee(sys.stdout, "stdout", ring.add)
     sys.stderr = _Tee(sys.stderr, "stderr", ring.add)
 
@@ -208,7 +213,12 @@ def log_here() -> None:
             show(LogLine(0.0, level, text, step, number))
 
     root.addHandler(_Handler(keep))
-    root.setLevel(logging.INFO)
+    root.setLevel(_level())
+
+
+def _level() -> int:
+    """From where on lines are kept; `rstream -v` wants the debug ones too, and workers of its own Ray inherit that."""
+    return logging.DEBUG if "RSTREAM_VERBOSE" in os.environ else logging.INFO
 
 
 def show(line: LogLine, out: TextIO | None = None) -> None:

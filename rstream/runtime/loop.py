@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import logging
 import os
 import select
 import selectors
@@ -17,7 +18,7 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from rstream.clock import SystemClock
+from rstream.clock import SystemClock, sleep
 from rstream.config import LinkConfig
 from rstream.core import messages
 from rstream.core.bolt_task import BoltTask
@@ -44,6 +45,7 @@ from rstream.runtime.links import (
     start_daemon,
 )
 
+_LOG = logging.getLogger(__name__)
 IDLE_MAX_S = 0.5
 REDIAL_S = 0.05
 GC_THRESHOLDS = (50_000, 20, 20)
@@ -52,6 +54,9 @@ those in flight again and again, and with them everything that Ray and the user 
 SWITCH_INTERVAL_S = 0.0005
 """So long another thread of a worker (Ray's, control calls, reports) keeps the interpreter lock from the loop at most.
 With Python's own 5 ms a report a second would show in the latency's p99."""
+INBOX_MAX = 100_000
+"""So many calls wait for the loop at most. From half of that on, what comes over the wire waits in gRPC."""
+EARLY_MAX = 10_000
 COARSE_WAIT_S = 0.1
 """From here on a millisecond does not matter."""
 FD_SETSIZE = 1024
@@ -103,6 +108,8 @@ class WorkerLoop(threading.Thread):
         )
         self.endpoint = self._grpc.endpoint
         self._out: dict[str, Connection] = {}
+        self._full: set[str] = set()
+        """Workers that take what they are sent more slowly than it is made: their tuples stay in the channels."""
         self._in: dict[str, Connection] = {}
         self._peer: dict[int, tuple[str, bool]] = {}
         self._next_dial_s = 0.0
@@ -115,10 +122,18 @@ class WorkerLoop(threading.Thread):
 
     def post(self, call: Callable[[], None]) -> None:
         """Run something on the loop, soon."""
+        if len(self._inbox) >= INBOX_MAX:
+            raise RunError(f"node {self.node}: {INBOX_MAX} calls wait for a worker's loop; user code holds it")
         self._inbox.append(call)
         if self._asleep:
             with contextlib.suppress(BlockingIOError, OSError):
                 self._wake_write.send(b"x")
+
+    def _post_from_wire(self, call: Callable[[], None]) -> None:
+        """The same on gRPC's threads: they can wait, and with them whoever sends."""
+        while len(self._inbox) >= INBOX_MAX // 2 and self.is_alive():
+            sleep(0.001)
+        self.post(call)
 
     def stop(self) -> None:
         """End the loop; tasks are closed."""
@@ -205,11 +220,15 @@ class WorkerLoop(threading.Thread):
     def _wait_s(self) -> float:
         if self.machine is None:
             return IDLE_MAX_S
-        wait_s = REDIAL_S if self.machine.out_links.keys() != self._out.keys() else IDLE_MAX_S
+        wait_s = REDIAL_S if self._full or self.machine.out_links.keys() != self._out.keys() else IDLE_MAX_S
         wake_s = self.machine.next_wake_s() if self.running else None
         return wait_s if wake_s is None else min(wait_s, max(0.0, wake_s - self._clock.now()))
 
     def _send(self, machine: WorkerMachine) -> None:
+        if self._full:
+            self._full = {peer for peer in self._full if peer in self._out and self._out[peer].full}
+            for peer, link in machine.out_links.items():
+                link.full = peer in self._full
         batches: dict[int, tuple[Connection, list[Frame]]] = {}
         for peer, ours, frame in machine.outgoing():
             connection = (self._out if ours else self._in).get(peer)
@@ -217,7 +236,15 @@ class WorkerLoop(threading.Thread):
                 batches.setdefault(id(connection), (connection, []))[1].append(frame)
         for connection, frames in batches.values():
             connection.send(frames)
+            if connection.full:
+                self._fill(machine, connection)
             self._watch(connection)
+
+    def _fill(self, machine: WorkerMachine, connection: Connection) -> None:
+        peer, ours = self._peer.get(id(connection), ("", False))
+        if ours and peer in machine.out_links:
+            self._full.add(peer)
+            machine.out_links[peer].full = True
 
     def _poll(self, timeout_s: float) -> None:
         self._asleep = timeout_s > 0.0
@@ -308,9 +335,9 @@ class WorkerLoop(threading.Thread):
 
     def _grpc_arrived(self, connection: GrpcConnection, frame: tuple[bytes, bytes] | None) -> None:
         if frame is None:
-            self.post(lambda: self._lost(connection))
+            self._post_from_wire(lambda: self._lost(connection))
         else:
-            self.post(lambda: self._arrived(connection, frame))
+            self._post_from_wire(lambda: self._arrived(connection, frame))
 
     def _sender_arrived(self, connection: GrpcConnection, frame: tuple[bytes, bytes] | None) -> None:
         def on_loop() -> None:
@@ -319,17 +346,22 @@ class WorkerLoop(threading.Thread):
             else:
                 connection.close()
 
-        self.post(on_loop)
+        self._post_from_wire(on_loop)
 
     def _arrived(self, connection: Connection, frame: tuple[bytes, bytes]) -> None:
         if self.machine is None:
-            self._early.append((connection, frame))
+            if len(self._early) < EARLY_MAX:
+                self._early.append((connection, frame))
+            else:
+                _LOG.error("more than %d frames came before this worker had any tasks: not from workers", EARLY_MAX)
+                connection.close()
             return
         header, body = frame
         message = messages.decode(header)
         if isinstance(message, Greet):
             if message.token != self.token or not self.machine.on_greet(message):
                 connection.close()
+                self._forget(connection)  # its number may be another socket's in a moment
                 return
             if isinstance(connection, GrpcConnection):
                 there = self.machine.deployment.workers[message.worker].node

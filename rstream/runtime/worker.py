@@ -43,6 +43,7 @@ from rstream.runtime.loop import WorkerLoop
 from rstream.runtime.monitor import own_usage
 from rstream.runtime.notes import NoteBook
 from rstream.runtime.savepoints import SavepointFolder, open_savepoint
+from rstream.runtime.stuck import StuckCalls
 
 FENCED_EXIT_S = 0.5
 """How long a fenced process stays for its last word to be sent."""
@@ -65,6 +66,7 @@ class Worker:
         self._graph: Graph
         self.clock = SystemClock()
         self._gone = threading.Event()
+        self._stuck = StuckCalls(self.config.slow_call_ms)
         self._note = NoteBook(worker)
         self._claimed_s = self.clock.monotonic()
         self._probed_s = 0.0
@@ -368,6 +370,8 @@ class Worker:
             report = report_of(machine, self.clock.now(), own_usage())
             self._probe_now_and_then(machine)
             complaints = machine.take_complaints()
+            stuck = self._stuck.look(self._loop.ident, self._loop.beat_s, self.clock.monotonic())
+            complaints += [stuck] if stuck is not None else []
         finished, asked_s = self._loop.has_finished, self.clock.now()
         reference = self._find_coordinator().report.remote(self.topology, self.worker, report, complaints, finished)
         node_load = ray.get(reference, timeout=10.0)

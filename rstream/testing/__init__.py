@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rstream.testing.links import check_link as check_link
     from rstream.testing.operators import check_operator as check_operator
+    from rstream.testing.policies import check_policy as check_policy
     from rstream.testing.running import run as run
     from rstream.testing.sinks import check_sink as check_sink
     from rstream.testing.sources import check_source as check_source
@@ -33,7 +34,7 @@ _HOME = {
     "run": "rstream.testing.running",
 }
 
-__all__ = ["check_link", "check_operator", "check_sink", "check_source", "check_store", "run"]
+__all__ = ["check_link", "check_operator", "check_policy", "check_sink", "check_source", "check_store", "run"]
 
 
 def __getattr__(name: str) -> Any:

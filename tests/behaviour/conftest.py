@@ -1,4 +1,7 @@
-"""One behavioural suite for every host: `run_topology(topology, workers=n, **settings)` gives what each sink got."""
+"""One behavioural suite for every host: `run_topology(topology, workers=n, **settings)` gives what each sink got.
+
+Without a number of workers a host takes its own: one where everything is one process, the everyday number on Ray.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,21 @@ import pytest
 from rstream import Topology
 from rstream.config import load
 from rstream.runtime.embedded import Embedded
-from tests.behaviour.on_ray import RayHost
+from tests.behaviour.on_ray import EVERYDAY_WORKERS, RayHost, Results
 from tests.conftest import TwoNodes
 
 
 class RunTopology(Protocol):
     """Runs a topology to its end; `settings` are configuration keys, with two underscores for dots."""
 
-    def __call__(self, topology: Topology, workers: int = 1, **settings: Any) -> dict[str, list[Any]]: ...
+    def __call__(self, topology: Topology, workers: int | None = None, **settings: Any) -> Results: ...
 
 
-def run_embedded(topology: Topology, workers: int = 1, **settings: Any) -> dict[str, list[Any]]:
+def run_embedded(topology: Topology, workers: int | None = None, **settings: Any) -> Results:
     """On the embedded host, with its invariants checked at every turn."""
     graph = topology.build()
     flags = {key.replace("__", "."): value for key, value in settings.items()}
-    host = Embedded(graph, load(graph.config, environment={}, flags=flags).config, workers)
+    host = Embedded(graph, load(graph.config, environment={}, flags=flags).config, workers or 1)
 
     def never() -> bool:
         host.validate()
@@ -31,7 +34,8 @@ def run_embedded(topology: Topology, workers: int = 1, **settings: Any) -> dict[
 
     host.run(until=never)
     host.validate()
-    return {operator.name: host.results(operator.name) for operator in graph.operators if operator.kind == "sink"}
+    sinks = [operator.name for operator in graph.operators if operator.kind == "sink"]
+    return Results({name: host.results(name) for name in sinks}, host.status())
 
 
 HOSTS = ("embedded", "ray")
@@ -39,10 +43,10 @@ HOSTS = ("embedded", "ray")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On a cluster the everyday run takes two workers; the other numbers are for the long one."""
+    """On a cluster the everyday run takes three workers; the other numbers are for the long one."""
     for item in items:
-        workers = item.callspec.params.get("workers", 2) if hasattr(item, "callspec") else 2
-        if item.get_closest_marker("cluster") and workers != 2:
+        given = item.callspec.params.get("workers", EVERYDAY_WORKERS) if hasattr(item, "callspec") else EVERYDAY_WORKERS
+        if item.get_closest_marker("cluster") and given != EVERYDAY_WORKERS:
             item.add_marker(pytest.mark.long)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import socket
 import threading
 from collections import Counter
 from typing import Any
@@ -15,6 +17,11 @@ def first(pair: Any) -> Any:
 
 def second(pair: Any) -> Any:
     return pair[1]
+
+
+def key_of_tagged(tagged: Any) -> Any:
+    """Of (task, (number, key, value))."""
+    return tagged[1][1]
 
 
 def by_length(word: str, tasks: int) -> int:
@@ -264,3 +271,49 @@ class DirectSpout(Spout):
         out.emit_direct(self.at % self.tasks, self.at)
         self.at += 1
         return None
+
+
+class Beats(Bolt):
+    """`tick` for each tick until the end, and `timer NAME` for each timer; sets one a little after each value."""
+
+    def open(self, ctx: Any) -> None:
+        self.ctx = ctx
+
+    def process(self, value: int, out: Any) -> None:
+        self.ctx.set_timer(self.ctx.now() + 0.01, f"of {value}")
+
+    def on_tick(self, out: Any) -> None:
+        out.emit("tick")
+
+    def on_timer(self, name: str, out: Any) -> None:
+        out.emit(f"timer {name}")
+
+
+class Measured(Bolt):
+    """Counts what it gets in a metric of its own, and gauges the newest value."""
+
+    def open(self, ctx: Any) -> None:
+        self.metrics = ctx.metrics
+
+    def process(self, value: int, out: Any) -> None:
+        self.metrics.count("seen")
+        self.metrics.gauge("newest", value)
+        out.emit(value)
+
+
+TCP_LINES = [f"line {n}" for n in range(50)]
+
+
+@functools.cache
+def line_server() -> int:
+    """The port of a server on this machine that sends `TCP_LINES` to whoever connects, as long as the tests run."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall("".join(f"{line}\n" for line in TCP_LINES).encode())
+
+    threading.Thread(target=serve, daemon=True).start()
+    return int(listener.getsockname()[1])

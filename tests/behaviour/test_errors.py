@@ -12,7 +12,7 @@ from tests.behaviour import parts
 from tests.behaviour.conftest import RunTopology
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_a_failing_function_fails_the_topology_with_step_task_and_traceback(
     run_topology: RunTopology, workers: int
 ) -> None:
@@ -32,7 +32,7 @@ def test_a_failure_anywhere_in_a_bolts_life_names_the_step(run_topology: RunTopo
         run_topology(topology, 2)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_with_skip_a_failing_tuple_leaves_nothing_of_itself(run_topology: RunTopology, workers: int) -> None:
     topology = Topology("skips")
     stream = topology.source("numbers", [1, 0, 2, 0, 4]).process(
@@ -46,7 +46,7 @@ def test_with_skip_a_failing_tuple_leaves_nothing_of_itself(run_topology: RunTop
     assert came["tried"] == [1, 2, 4]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("bolt", [parts.Inverse, parts.BatchInverse], ids=["process", "process_batch"])
 def test_dead_letters_get_the_tuples_that_failed(run_topology: RunTopology, workers: int, bolt: type) -> None:
     topology = Topology("letters")
@@ -78,7 +78,7 @@ def test_the_configured_way_holds_for_all_steps_that_do_not_say_another(run_topo
         run_topology(topology("fail"), on_error="skip")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_an_error_on_a_blocking_steps_thread_reaches_the_user(run_topology: RunTopology, workers: int) -> None:
     topology = Topology("thread")
     topology.source("numbers", [1, 0]).process("inverse", parts.BatchInverse, blocking=True).sink("out")

@@ -13,7 +13,7 @@ from rstream.operators import sinks
 from tests.behaviour import parts
 from tests.behaviour.conftest import RunTopology
 
-each_number_of_workers = pytest.mark.parametrize("workers", [1, 2, 4])
+each_number_of_workers = pytest.mark.parametrize("workers", [1, 2, 3, 4])
 
 
 def positive(number: int) -> bool:

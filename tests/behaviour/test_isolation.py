@@ -18,7 +18,7 @@ from tests.behaviour import parts
 from tests.behaviour.conftest import RunTopology
 from tests.samples import Colour, FrozenOrder, LooseOrder, Order, Place, Point, Reading, Right, Size, Weekday
 
-each_number_of_workers = pytest.mark.parametrize("workers", [1, 2, 4])
+each_number_of_workers = pytest.mark.parametrize("workers", [1, 2, 3, 4])
 
 
 def make_box(number: int) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_every_value_arrives_with_its_type_and_value(run_topology: RunTopology, 
         assert samples.same(arrived_value, value), (arrived_value, value)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_a_value_that_cannot_travel_is_refused_at_the_first_emit_on_every_tier(
     run_topology: RunTopology, workers: int
 ) -> None:

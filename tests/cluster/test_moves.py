@@ -37,12 +37,25 @@ def tier(handle: Handle, source: str, target: str) -> str:
     return str(next(e["tier"] for e in handle.status()["edges"] if (e["from"], e["to"]) == (source, target)))
 
 
-def test_a_keyed_task_and_its_neighbours_move_to_another_node_and_counts_stay_exact(gate: Path) -> None:
+def submitted_apart(gate: Path) -> list[Handle]:
+    """A topology whose two workers are on two nodes; none where the coordinator does without one of them for now,
+    because it lost several workers of an earlier test at once. `errors` says so."""
     handle = submit(counting("moved", gate), workers=2, spares=1, folder="")
+    wait_until(lambda: handle.state() == "ACTIVE", "the topology to run")
+    if len({worker["node"] for worker in handle.status()["workers"] if worker["tasks"]}) == 2:
+        return [handle]
+    assert any("lost several workers at once" in error["error"] for error in handle.errors()), handle.status()
+    over(handle)
+    return []
+
+
+def test_a_keyed_task_and_its_neighbours_move_to_another_node_and_counts_stay_exact(gate: Path) -> None:
+    [handle] = wait_until(lambda: submitted_apart(gate), "the cluster to trust both of its nodes")
     wait_until(lambda: flowing(handle, 300), "tuples to flow with backups in place", timeout_s=90)
     target = elsewhere(handle, "count#0")
     before = {tier(handle, "split#0", "count#0"), tier(handle, "split#1", "count#0")}
-    assert before == {"thread", "node"}, "instance i of every step starts on worker i"
+    why = {key: handle.status()[key] for key in ("workers", "restarts")}
+    assert before == {"thread", "node"}, f"instance i of every step starts on worker i: {why}, {handle.errors()}"
     handle.move({"count#0": target["id"]})
     wait_until(lambda: handle.state() == "ACTIVE", "the move")
     assert host_of(handle, "count#0")["id"] == target["id"]

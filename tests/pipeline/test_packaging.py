@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from rstream import target
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = [
@@ -22,7 +26,10 @@ PARTS = [
 
 TOPS = {"rstream", "pyspark_rstream.py"}
 
-pytestmark = pytest.mark.long  # two builds and a virtual environment
+BUILD = """
+from setuptools import build_meta
+print(build_meta.build_sdist("dist"), build_meta.build_wheel("dist"), sep="\\n")
+"""
 
 
 def python(*arguments: str, cwd: Path, executable: str = sys.executable) -> str:
@@ -50,17 +57,20 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sdist(checkout: Path) -> Path:
-    python("-m", "build", "--no-isolation", "--sdist", cwd=checkout)
-    [made] = (checkout / "dist").glob("*.tar.gz")
-    return made
+def built(checkout: Path) -> tuple[Path, Path]:
+    """The sdist and the wheel, as a build in this environment makes them."""
+    sdist, wheel = python("-c", BUILD, cwd=checkout).splitlines()[-2:]
+    return checkout / "dist" / sdist, checkout / "dist" / wheel
 
 
 @pytest.fixture(scope="module")
-def wheel(checkout: Path) -> Path:
-    python("-m", "build", "--no-isolation", "--wheel", cwd=checkout)
-    [made] = (checkout / "dist").glob("*.whl")
-    return made
+def sdist(built: tuple[Path, Path]) -> Path:
+    return built[0]
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> Path:
+    return built[1]
 
 
 def test_nothing_but_rstream_reaches_site_packages(wheel: Path) -> None:
@@ -74,7 +84,7 @@ def test_nothing_but_rstream_reaches_site_packages(wheel: Path) -> None:
     assert not [name for name in names if "/tests/" in name or name.endswith(".pyc")]
 
 
-def test_every_module_of_the_repository_is_in_the_wheel(checkout: Path, wheel: Path) -> None:
+def test_every_module_of_the_repository_is_in_the_wheel_and_the_sdist(checkout: Path, wheel: Path, sdist: Path) -> None:
     folders = os.walk(checkout / "rstream", followlinks=True)
     wanted = {
         (Path(folder) / name).relative_to(checkout).as_posix()
@@ -83,8 +93,35 @@ def test_every_module_of_the_repository_is_in_the_wheel(checkout: Path, wheel: P
         if name.endswith(".py")
     }
     assert wanted <= set(zipfile.ZipFile(wheel).namelist())
+    with tarfile.open(sdist) as packed:
+        sources = {name.partition("/")[2] for name in packed.getnames()}
+    # The sdist follows the links of the package's folder, so that it builds where links cannot be made.
+    assert wanted <= sources
+    assert {"LICENSE", "README.md", "pyproject.toml", "rstream/py.typed", "pyspark_rstream.py"} <= sources
 
 
+def test_what_a_user_installs_says_so_about_itself(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    [folder] = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+    metadata = email.message_from_bytes(archive.read(f"{folder}/METADATA"))
+    assert metadata["Name"] == "rstream-ray"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert set(metadata.get_all("Provides-Extra", [])) == {"spark", "bench", "dev"}
+    assert "rstream = rstream.cli.main:main" in archive.read(f"{folder}/entry_points.txt").decode()
+    assert any(name.startswith(folder) and name.endswith("LICENSE") for name in archive.namelist())
+    assert "rstream/topologies/data/river.txt" in archive.namelist()
+
+
+@pytest.mark.parametrize("file", ["topologies/wordcount.py", "rstream/topologies/wordcount.py"])
+def test_a_ready_topology_is_loaded_under_its_name_in_the_package(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    loaded = target.load(file)
+    assert loaded.module.__name__ == "rstream.topologies.wordcount"
+    assert loaded.module is importlib.import_module("rstream.topologies.wordcount")
+    assert loaded.folder == "", "workers have it installed"
+
+
+@pytest.mark.long
 def test_the_sdist_builds_the_same_wheel_again(sdist: Path, wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as packed:
         packed.extractall(tmp_path, filter="data")
@@ -98,6 +135,7 @@ def test_the_sdist_builds_the_same_wheel_again(sdist: Path, wheel: Path, tmp_pat
     assert files[0] == files[1]
 
 
+@pytest.mark.long
 def test_an_installed_wheel_works_without_the_repository(wheel: Path, tmp_path: Path) -> None:
     environment = tmp_path / "venv"
     python("-m", "venv", "--system-site-packages", "--without-pip", str(environment), cwd=tmp_path)

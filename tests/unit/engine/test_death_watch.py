@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 
-from rstream.runtime.death_watch import is_gone, peer_pid
+from rstream.runtime.death_watch import DoubtfulNodes, is_gone, peer_pid
 
 
 def test_a_process_is_gone_when_it_has_ended_and_not_before() -> None:
@@ -23,3 +23,10 @@ def test_the_other_end_of_a_unix_socket_is_known_by_its_process() -> None:
     one, other = socket.socketpair(socket.AF_UNIX)
     with one, other:
         assert peer_pid(one) == os.getpid()
+
+
+def test_a_topology_that_does_without_a_node_can_be_told_why() -> None:
+    doubtful = DoubtfulNodes()
+    assert doubtful.why() == []
+    doubtful.add("n1")
+    assert doubtful.why() == ["node n1 lost several workers at once just now: it is avoided"]

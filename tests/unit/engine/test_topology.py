@@ -13,6 +13,7 @@ import cloudpickle
 import pytest
 
 from rstream import END, Bolt, Spout, Topology
+from rstream.config import load
 from rstream.errors import TopologyError
 from rstream.graph import Edge, Graph, Operator
 from rstream.groupings import All, Direct, FieldKey, Key, LocalOrShuffle, PartialKey, Shuffle, field_key
@@ -156,7 +157,8 @@ def test_a_branch_and_side_outputs_are_named_in_their_edges() -> None:
 
 
 def test_a_graph_survives_pickling_and_cannot_be_changed() -> None:
-    topology = Topology("pickled")
+    settings = {"interval_s": 0.5}
+    topology = Topology("pickled", policy="es", backup=settings)
     topology.source("s", [1], config={"a": 1}).map("m", lambda n: n + 1).sink("out")
     graph = cloudpickle.loads(cloudpickle.dumps(topology.build()))
     assert [operator.name for operator in graph.operators] == ["s", "m", "out"]
@@ -165,6 +167,15 @@ def test_a_graph_survives_pickling_and_cannot_be_changed() -> None:
         graph.operators[0].name = "other"
     with pytest.raises(TypeError):
         graph.by_name["s"].config["a"] = 2
+    settings["interval_s"] = 9.0
+    topology.config["policy"] = "ra"
+    for built in (graph, topology.build()):
+        with pytest.raises(TypeError):
+            built.config["policy"] = "sl"  # type: ignore[index]
+        with pytest.raises(TypeError):
+            built.config["backup"]["interval_s"] = 2.0
+    assert graph.config == {"policy": "es", "backup": {"interval_s": 0.5}}
+    assert load(topology=graph.config).config.backup.interval_s == 0.5
     operator = Operator("x", "bolt", None, on_error="skip", tick_s=1.0)
     assert pickle.loads(pickle.dumps(operator)) == operator
 
@@ -259,6 +270,19 @@ WRONG: dict[str, tuple[Any, str]] = {
     "max_pending str": (lambda t, s: t.source("x", [1], max_pending="9"), "step 'x': max_pending must be at least 1"),
     "max_pending on a bolt": (step("x", max_pending=9), "step 'x': max_pending is for sources; remove it"),
     "on_error": (step("x", on_error="ignore"), "step 'x': on_error must be one of fail, skip, dead_letter; got 'ign"),
+    "blocking str": (step("x", blocking="yes"), "step 'x': blocking must be True or False, got 'yes'"),
+    "reserved output": (
+        step("x", outputs=["default"]),
+        "step 'x': the output 'default' is there already; give the side output another name",
+    ),
+    "reserved output of dead letters": (step("x", outputs=["dead_letters"]), "the output 'dead_letters' is there alre"),
+    "output named twice": (step("x", outputs=["a", "a"]), r"step 'x': an output is named twice in \('a', 'a'\)"),
+    "count without keys": (
+        lambda t, s: s.count("c"),
+        r"step 'c': count works key by key and this stream has no keys; write \.key_by\('a name', key\)\.count\('c', ",
+    ),
+    "reduce without keys": (lambda t, s: s.reduce("r", max), "step 'r': reduce works key by key and this stream has n"),
+    "distinct without keys": (lambda t, s: s.merge("m", s).distinct("d"), "step 'd': distinct works key by key"),
     "fields as a str": (step("x", fields="word"), "step 'x': fields must be a list of names, got 'word'"),
     "undeclared field": (
         lambda t, s: s.key_by("k", "wird").count("c"),

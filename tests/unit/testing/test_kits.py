@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rstream import Bolt, Reader, Source
+from rstream import Bolt, Reader, Source, testing
 from rstream.core.messages import Frame
 from rstream.errors import ValueNotSupported
 from rstream.operators import sinks, transforms
@@ -124,6 +124,71 @@ class PerBatch(Bolt):
         out.emit(len(values))
 
 
+class Remembered(Bolt):
+    """How many tuples came so far, kept by `snapshot` and `restore`."""
+
+    def __init__(self, **broken: bool) -> None:
+        self.broken, self.seen = broken, [0]
+
+    def process(self, value: Any, out: Any) -> None:
+        self.seen[0] += 1
+        out.emit(self.seen[0])
+
+    def snapshot(self) -> Any:
+        return {"no snapshot": None, "no value": lambda: 1}.get(next(iter(self.broken), ""), self.seen)
+
+    def restore(self, snapshot: Any) -> None:
+        if "no restore" not in self.broken:
+            self.seen = snapshot
+
+
+class Ticking(Bolt):
+    """Every second how many tuples came so far."""
+
+    def __init__(self, forgets: bool = False) -> None:
+        self.forgets, self.seen = forgets, 0
+
+    def process(self, value: Any, out: Any) -> None:
+        self.seen += 1
+
+    def on_tick(self, out: Any) -> None:
+        out.emit(self.seen)
+
+    def snapshot(self) -> Any:
+        return None if self.forgets else self.seen
+
+    def restore(self, snapshot: Any) -> None:
+        self.seen = snapshot
+
+
+class Alarm(Bolt):
+    """Each key a while after its first value: by the clock, or by event time."""
+
+    def __init__(self, after_s: float, forgets: bool = False, event_time: bool = False) -> None:
+        self.after_s, self.forgets, self.event_time = after_s, forgets, event_time
+        self.attribute: set[str] = set()
+
+    def open(self, ctx: Any) -> None:
+        self.ctx, self.seen = ctx, ctx.state.value("seen", default=False)
+
+    def process(self, value: Any, out: Any) -> None:
+        key = self.ctx.state.current
+        if key in self.attribute if self.forgets else self.seen.get():
+            return
+        self.attribute.add(key)
+        self.seen.set(True)
+        if self.event_time:
+            self.ctx.set_event_timer(self.after_s, "alarm")
+        else:
+            self.ctx.set_timer(self.ctx.now() + self.after_s, "alarm")
+
+    def on_timer(self, name: str, out: Any) -> None:
+        out.emit((name, self.ctx.state.current))
+
+    def on_event_timer(self, at_s: float, name: str, out: Any) -> None:
+        out.emit((at_s, name, self.ctx.state.current))
+
+
 PAIRS = [("a", 1), ("b", 2), ("a", -3), ("c", 4), ("a", 5), ("b", 6), ("a", 7), ("b", -1), ("d", 0)]
 
 
@@ -139,7 +204,16 @@ def test_the_operators_of_the_engine_pass() -> None:
     check_operator(lambda: transforms.FlatMap(range), range(10))
     check_operator(lambda: transforms.Filter(lambda n: n % 2), range(10))
     check_operator(lambda: transforms.Branch(lambda n: n % 2), range(10), outputs=["otherwise"])
-    check_operator(sinks.Collect, range(10), recovers=False)
+    check_operator(sinks.Collect, range(10))
+    check_operator(sinks.Latest, PAIRS)
+
+
+def test_what_a_bolt_keeps_by_snapshot_ticks_and_timers_passes() -> None:
+    check_operator(Remembered, "abcdefg")
+    check_operator(Ticking, "abcdefg")
+    for after_s in (0.0, 1.2, 60.0):
+        check_operator(lambda after_s=after_s: Alarm(after_s), PAIRS, key=first)  # type: ignore[misc]
+    check_operator(lambda: Alarm(60.0, event_time=True), PAIRS, key=first)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +221,10 @@ def test_the_operators_of_the_engine_pass() -> None:
     [
         (ForgetfulSum, "the output after a recovery at tuple"),
         (PerBatch, "batches of 1 give the same output"),
+        (lambda: Remembered(**{"no snapshot": True}), "the output after a recovery at tuple 1"),
+        (lambda: Remembered(**{"no restore": True}), "the output after a recovery at tuple 1"),
+        (lambda: Ticking(forgets=True), "the output after a recovery at 1 s"),
+        (lambda: Alarm(0.2, forgets=True), "the output after a recovery at 1 s"),
         (lambda: Sum(), "emitted to output 'negative', which is not declared"),
     ],
 )
@@ -159,6 +237,28 @@ def test_an_operator_that_is_not_deterministic_is_told_so() -> None:
     numbers = count()
     with pytest.raises(AssertionError, match="the same input gives the same output"):
         check_operator(lambda: transforms.Map(lambda value: (value, next(numbers))), ["a"])
+
+
+def test_an_operator_whose_snapshot_cannot_travel_is_told_the_type() -> None:
+    with pytest.raises(ValueNotSupported, match=r"builtins\.function"):
+        check_operator(lambda: Remembered(**{"no value": True}), "abc")
+
+
+def test_ticks_that_are_not_deterministic_are_found_out() -> None:
+    class Counts(Bolt):
+        def process(self, value: Any, out: Any) -> None: ...
+
+        def on_tick(self, out: Any) -> None:
+            out.emit(next(numbers))
+
+    numbers = count()
+    with pytest.raises(AssertionError, match="the same input at the same times gives the same output"):
+        check_operator(Counts, "abc")
+
+
+def test_every_kit_is_exported() -> None:
+    assert set(testing.__all__) == {*testing._HOME}
+    assert all(callable(getattr(testing, name)) for name in testing.__all__)
 
 
 def test_an_operator_whose_output_cannot_travel_is_told_the_type() -> None:
