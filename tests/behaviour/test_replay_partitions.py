@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def plan(found: Running, table: Path, rate: str | None = None, limit: int | None = None) -> Plan:
-    rows = open_table(str(table), (), look(found.target).columns, "event_time")
+    rows = open_table(str(table), (), look(found.target).columns)
     pace = Pace(None if rate is None else parse_profile(rate))
     return Plan(rows, found.target, "test", PARTITIONS, pace, limit)
 

@@ -43,6 +43,7 @@ def test_each_wrong_request_is_one_line_and_nothing_is_sent(
         ((good, "--to", ":1"), "wanted the name of a topology, or HOST:PORT"),
         ((other, "--to", endpoint, *token), "column 'n' is str (string), the topology wants 'n': int"),
         ((empty, "--to", endpoint, *token), "hold no rows, so there is nothing to replay"),
+        ((good, "--to", endpoint, *token, "--time-column", "evnt_time"), "has no column 'evnt_time' of event time"),
         (("nowhere", "--to", endpoint, *token), "nowhere: no such file or directory"),
         ((good, "--to", endpoint, *token, "--rate", "0"), "the last rate is 0 records/s"),
         ((good, "--to", endpoint, *token, "--rate", "5@0s,2@x"), "wanted a number of records/s"),
