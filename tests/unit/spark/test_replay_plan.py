@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from rstream.errors import DataError
+from rstream.lab.catalogue import experiments, find
 from rstream.spark.pace import Pace
 from rstream.spark.profile import Profile, parse_profile
 from rstream.spark.replay_report import PartitionReport, summary
@@ -136,6 +137,50 @@ def test_a_profile_says_when_each_record_is_due() -> None:
     assert profile.due_s(np.arange(0, 60, 10)).tolist() == [0.0, 1.0, 5.0, 5.25, 5.5, 5.75]
     assert profile.records(6.0) == 60.0
     assert parse_profile("E10") == Profile((0.0, 100.0, 160.0), (1800.0, 3600.0, 2700.0))
+
+
+def test_a_table_of_rates_is_a_profile(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("time_s,rate\n0,100\n10,200\n20,50\n")
+    text = str(tmp_path / "rates.csv")
+    assert parse_profile(text) == Profile((0.0, 10.0, 20.0), (100.0, 200.0, 50.0))
+    assert parse_profile(text, time_scale=0.5).times_s == (0.0, 5.0, 10.0)
+
+
+def test_a_ramp_sends_what_lies_below_it() -> None:
+    """The loads of PSPS's experiments are straight lines from point to point."""
+    [case] = find("P0").cases()
+    [trace] = case.setup.traces
+    assert trace.linear
+    profile = parse_profile("P0")
+    for until_s in (5.0, 10.0, 100.0, trace.end_s):
+        times = [*(time for time in trace.times_s if time < until_s), until_s]
+        assert profile.records(until_s) == pytest.approx(
+            np.trapezoid([trace.at(time) for time in times], times), rel=0.01
+        )
+    assert profile.due_s(np.array([profile.records(10.0)])) == pytest.approx(10.0)
+
+
+def test_a_case_of_an_experiment_has_the_load_of_that_case() -> None:
+    assert parse_profile("E1/(3, 10, 11) at 1800") == Profile((0.0,), (1800.0,))
+    assert parse_profile("E7/top_n") != parse_profile("E7/commcount")
+    with pytest.raises(DataError, match="E7 has no case 'dns'; it has: commcount, top_n"):
+        parse_profile("E7/dns")
+
+
+CASES = [(name, case.name) for name in experiments() for case in find(name).cases()]
+
+
+@pytest.mark.parametrize(("name", "case"), CASES, ids=lambda text: text)
+def test_every_load_of_an_experiment_is_a_profile_by_its_name(name: str, case: str) -> None:
+    cases = {each.name: each.setup.traces[0] for each in find(name).cases()}
+    profile, trace = parse_profile(f"{name}/{case}"), cases[case]
+    rates = [trace.at(time) for time in trace.times_s]
+    assert [profile.rates[profile.times_s.index(time)] for time in trace.times_s] == pytest.approx(rates)
+    if len(set(cases.values())) == 1:
+        assert parse_profile(name) == profile
+    else:
+        with pytest.raises(DataError, match=f"the cases of {name} differ; name one"):
+            parse_profile(name)
 
 
 @pytest.mark.parametrize(
