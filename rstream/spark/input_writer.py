@@ -112,6 +112,17 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, delivery: Delivery, is_lasting: bool) -> None:
         super().__init__(delivery)
         self._is_lasting = is_lasting
+        if not is_lasting:
+            os.mkdir(delivery.staging)  # before there are executors: those that do not see it are on other machines
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """On an executor; one that does not see the driver's folder would stage rows that nobody finds."""
+        if not self._is_lasting and not os.path.isdir(self.delivery.staging):
+            raise DataError(
+                "rstream: the rows of a write wait in a folder of the driver's machine, and an executor runs on "
+                "another one; name a folder that all of them see: .option('staging', ...)"
+            )
+        return super().write(iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """On the driver: send."""
@@ -140,5 +151,5 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def passing_folder() -> str:
-    """A folder for one write, which is gone after it."""
+    """A folder of this machine for one write, which is gone after it."""
     return os.path.join(tempfile.gettempdir(), f"rstream-write-{fresh_id()}")

@@ -135,7 +135,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        return committed.last_offset(self._last or self._folder.files(), start, files_max)
+        files = self._folder.files() if self._last is None else self._last
+        return committed.last_offset(files, start, files_max)
 
     def reportLatestOffset(self) -> dict[str, int]:
         return committed.last_offset(self._folder.files(), {})
