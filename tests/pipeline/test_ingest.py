@@ -207,6 +207,20 @@ def test_a_pattern_a_file_and_a_uri_name_the_same_data(run_ingest: Ingest, tmp_p
         assert run_ingest("text", source, tmp_path / f"table{number}")["rows"] == 2
 
 
+def test_another_file_system_is_read_and_written_by_its_uri(spark: Any, run_ingest: Ingest, tmp_path: Path) -> None:
+    """Hadoop's viewfs, as it mounts a folder: nothing of rstream may take it for the local one, or exchange folders."""
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.mounted.link./data", f"file://{tmp_path}")
+    write(tmp_path / "raw" / "a.txt", ["to be", "", "or not"])
+    for lines in (2, 3):
+        manifest = run_ingest("text", "viewfs://mounted/data/raw", "viewfs://mounted/data/table")
+        assert (manifest["status"], manifest["rows"], manifest["quarantined"]) == ("ingested", lines, 1)
+        again = run_ingest("text", "viewfs://mounted/data/raw", "viewfs://mounted/data/table")
+        assert again["status"] == "unchanged"
+        assert query(f"select count(*) from {table(tmp_path / 'table')}") == [(lines,)]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "table"]
+        write(tmp_path / "raw" / "b.txt", ["to be"])
+
+
 @pytest.mark.parametrize(
     ("name", "files", "complaint"),
     [
