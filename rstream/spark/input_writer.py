@@ -26,19 +26,10 @@ BATCH = 0
 
 
 def target_of(options: Mapping[str, str]) -> IngestTarget:
-    """The topology that the options name; asks Ray where they give its name only."""
+    """The workers that the options name."""
     from rstream.runtime.ingest_client import IngestTarget
     from rstream.runtime.ingest_door import read_token
 
-    step = options.get("step", "")
-    if "topology" in options:
-        from rstream import client
-        from rstream.runtime import cluster
-
-        try:
-            return client.connect(options["topology"], options.get("address")).ingest_target(step)
-        finally:
-            cluster.stop()
     workers = tuple(each.strip() for each in options.get("workers", "").split(",") if each.strip())
     if not workers:
         raise DataError("rstream: name where the rows go: .option('topology', NAME), or 'workers' and 'token'")
@@ -46,7 +37,7 @@ def target_of(options: Mapping[str, str]) -> IngestTarget:
     if not token:
         raise DataError("rstream: workers take records with a token only: .option('token', ...) or 'tokenFile'")
     tls = LinkConfig(tls_ca=options.get("tlsCa"), tls_cert=options.get("tlsCert"), tls_key=options.get("tlsKey"))
-    return IngestTarget(workers, token, step, tls)
+    return IngestTarget(workers, token, options.get("step", ""), tls)
 
 
 @dataclass(frozen=True)

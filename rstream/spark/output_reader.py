@@ -33,7 +33,10 @@ class Folder:
         """The folder that the options name."""
         path = options.get("path", "")
         if not path:
-            raise DataError("rstream: name the folder that the topology's sink writes: .load(folder)")
+            raise DataError(
+                "rstream: name the folder that the topology's sink writes: .load(folder), or .option('topology', NAME) "
+                "and the file sink: .option('step', SINK)"
+            )
         path = os.path.abspath(path.removeprefix("file://").removeprefix("file:"))
         if not os.path.isdir(path):
             raise DataError(f"rstream: {path} is no folder; name the one that sinks.Parquet or sinks.JsonLines writes")

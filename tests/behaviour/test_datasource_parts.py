@@ -13,7 +13,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from rstream import Topology, run
 from rstream.errors import RStreamError
 from rstream.operators import sinks, sources
+from rstream.runtime.embedded import Embedded
 from rstream.runtime.ingest_client import IngestTarget
+from rstream.spark.by_name import folder_of
 from rstream.spark.datasource import RstreamSource
 from rstream.spark.output_reader import Folder, StreamReader
 from tests.behaviour.test_ingest import FIELDS, counting, running
@@ -119,6 +121,21 @@ def test_a_query_for_what_is_available_now_reads_only_that_even_if_it_is_nothing
 
 def names(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.jsonl")]
+
+
+def test_the_status_of_a_topology_tells_where_its_file_sinks_write(tmp_path: Path) -> None:
+    topology = Topology("told")
+    stream = topology.source("n", [1])
+    stream.sink("out", sinks.JsonLines(tmp_path / "out"))
+    stream.sink("kept")
+    host = Embedded(topology.build())
+    host.run()
+    status = host.status()
+    assert folder_of(status, "out") == str(tmp_path / "out")
+    assert Folder.of({"path": folder_of(status, "out")}).schema() == "value string"
+    assert folder_of(status, "n") == folder_of(status, "kept") == ""
+    with pytest.raises(RStreamError, match="topology 'told' has no step 'put'; it has: n, out, kept"):
+        folder_of(status, "put")
 
 
 def test_a_folder_that_is_none_or_empty_is_said_so(tmp_path: Path) -> None:
