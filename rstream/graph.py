@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from rstream.api import DEAD_LETTERS, DEFAULT_OUTPUT, Bolt, Source
+from rstream.api import DEAD_LETTERS, DEFAULT_OUTPUT, Bolt, Source, TransactionalSink
 from rstream.errors import TopologyError
 from rstream.event_time import EventTime
 from rstream.groupings import Custom, Direct, Grouping, Key, PartialKey
@@ -40,6 +40,8 @@ class Operator:
     event_time: EventTime | None = None
     own_state: bool = False
     """Keeps state beside `ctx.state`; only outlines say so, for they have no logic to ask."""
+    folder: str = ""
+    """Where a file sink writes; only outlines say so."""
     config: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -146,7 +148,14 @@ class Graph:
         return Graph(
             self.name,
             tuple(
-                replace(operator, logic=None, config={}, event_time=None, own_state=_has_own_state(operator.logic))
+                replace(
+                    operator,
+                    logic=None,
+                    config={},
+                    event_time=None,
+                    own_state=_has_own_state(operator.logic),
+                    folder=_folder(operator.logic),
+                )
                 for operator in self.operators
             ),
             tuple(replace(edge, grouping=_outlined(edge.grouping)) for edge in self.edges),
@@ -179,6 +188,11 @@ def thawed(value: Any) -> Any:
 
 def _has_own_state(logic: Any) -> bool:
     return isinstance(logic, Bolt) and type(logic).snapshot is not Bolt.snapshot
+
+
+def _folder(logic: Any) -> str:
+    folder = getattr(logic, "folder", "") if isinstance(logic, TransactionalSink) else ""
+    return folder if isinstance(folder, str) else ""
 
 
 def _is_number(value: Any) -> bool:

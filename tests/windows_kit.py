@@ -24,6 +24,8 @@ from rstream.topology import Stream
 
 Event = tuple[str, int, int]
 """(key, seconds, number)"""
+Results = Mapping[str, list[Any]]
+"""What each sink got."""
 
 DISORDER_S = 7
 
@@ -106,12 +108,27 @@ def check_exact(items: list[Any], step: Callable[[Stream], Stream], wanted: list
     """The step gives what is wanted, in any order: on one worker, on three, although workers are killed, and although
     its tasks change in number while they hold something, with kills and without.
     """
+    check_always(lambda: topology(items, step), wanted, kills)
+
+
+def came_out(results: Results) -> list[Any]:
+    """All that reached the sink `out`."""
+    return results.get("out", [])
+
+
+def check_always(
+    build: Callable[[], Topology],
+    wanted: list[Any],
+    kills: int = 3,
+    seen: Callable[[Results], list[Any]] = came_out,
+) -> None:
+    """What is `seen` of a topology's results is what is wanted, in all the ways that `check_exact` names."""
     for workers in (1, 3):
-        came = run(topology(items, step), workers=workers)["out"]
-        assert sorted(came, key=repr) == sorted(wanted, key=repr), f"{workers} workers"
+        problem = _difference(seen(run(build(), workers=workers)), wanted)
+        assert not problem, f"{workers} workers: {problem}"
 
     def workload() -> Workload:
-        return Workload(topology(items, step).build(), lambda results: _difference(results, wanted))
+        return Workload(build().build(), lambda results: _difference(seen(results), wanted))
 
     killed = 0
     for seed in range(kills):
@@ -163,7 +180,7 @@ def check_written(folder: Path, sink: Callable[[Path], Any], read: Callable[[Pat
     for seed in range(4200, 4206):
         path = folder / str(seed)
         built = topology(items, counts, sink=sink(path)).build()
-        schedule = Rescaled(seed, Workload(built, lambda _, p=path: _difference({"out": read(p)}, wanted)), None)  # type: ignore[misc]
+        schedule = Rescaled(seed, Workload(built, lambda _, p=path: _difference(read(p), wanted)), None)  # type: ignore[misc]
         outcome = schedule.run()
         assert outcome.exact, (seed, outcome.verdict)
         killed, moved = killed + _kills(outcome), moved + schedule.moved
@@ -175,8 +192,9 @@ def _kills(outcome: Outcome) -> int:
     return sum(count for event, count in outcome.events.items() if event.startswith("crash"))
 
 
-def _difference(results: Mapping[str, list[Any]], wanted: list[Any]) -> str:
-    came, right = sorted(map(repr, results.get("out", []))), sorted(map(repr, wanted))
+def _difference(found: list[Any], wanted: list[Any]) -> str:
+    came, right = Counter(map(repr, found)), Counter(map(repr, wanted))
     if came == right:
         return ""
-    return f"{len(came)} results, {len(right)} wanted; first extra {next(iter(set(came) - set(right)), None)}"
+    extra, missing = next(iter(came - right), None), next(iter(right - came), None)
+    return f"{len(found)} results, {len(wanted)} wanted; first extra {extra}, first missing {missing}"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rstream.api import Source
+from rstream.errors import DataError
 from rstream.operators.sources import Ingest, ParquetRows, Rate
 
 TIANCHI = ("user_id", "item_id", "category_id", "behavior", "event_time")
@@ -38,6 +39,18 @@ def rows(
     if table == PUSHED:
         return Ingest({name: _type(name, value) for name, value in zip(columns, invent(0), strict=True)})
     return ParquetRows(table, columns) if table else Rate(invent, per_s, limit=int(per_s * seconds))
+
+
+def lines(table: str, invent: Callable[[int], tuple[str]], count: int) -> list[str]:
+    """The lines that `rows` gives of a table, or so many invented ones: for what a topology must count, its truth()."""
+    if table == PUSHED:
+        raise DataError("what will be pushed is not known beforehand: truth() needs table=FOLDER, or no table")
+    if not table:
+        return [invent(number)[0] for number in range(count)]
+    import pyarrow.parquet
+
+    files = ParquetRows(table, LINES).files()
+    return [line for path in files for line in pyarrow.parquet.read_table(path, columns=["line"])["line"].to_pylist()]
 
 
 def _type(name: str, value: object) -> Any:
@@ -77,6 +90,6 @@ def flow(n: int) -> tuple[object, ...]:
     return (f"10.0.0.{mixed(n, 18, 250)}", port, 0.1 + mixed(n, 19, 60), sent, received, "DoH", START_S + n / 10)
 
 
-def line(n: int) -> tuple[object, ...]:
+def line(n: int) -> tuple[str]:
     """A row of LINES."""
     return (" ".join(WORDS[mixed(n, salt, len(WORDS))] for salt in range(20, 28)),)

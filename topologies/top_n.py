@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow.parquet
-
 from rstream import Topology
 from rstream.groupings import Global, Shuffle
 from rstream.operators import sinks
@@ -60,10 +58,7 @@ def truth(
     table: str = "", n: int = 10, lines_per_s: float = 1_000, seconds: float = inputs.SECONDS, **sizes: int
 ) -> dict[str, list[Any]]:
     """What `top` must hold at the end, counted here: `rstream chaos` compares with it."""
-    if table:
-        lines = pyarrow.parquet.read_table(table, columns=["line"])["line"].to_pylist()
-    else:
-        lines = [str(inputs.line(number)[0]) for number in range(int(lines_per_s * seconds))]
+    lines = inputs.lines(table, inputs.line, int(lines_per_s * seconds))
     counts = Counter(word for line in lines for word in line.lower().split())
     best = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:n]
     return {"top": list(enumerate(best, start=1))}

@@ -34,7 +34,7 @@ def register(app: click.Group) -> None:
 @click.option("--speed", type=float, help="By the rows' own times, so many times as fast as they were.")
 @click.option("--step", default="", help="The ingest source, where the topology has several.")
 @click.option("--columns", default="", metavar="A,B", help="Columns to send; by default those that the source wants.")
-@click.option("--time-column", default="event_time", show_default=True, help="The rows' event time.")
+@click.option("--time-column", help="The rows' event time; by default event_time, where there is such a column.")
 @click.option("--partitions", type=click.IntRange(1), help="Senders at a time; by default one for each lane.")
 @click.option("--limit", type=click.IntRange(1), help="Only the first so many rows.")
 @click.option("--name", "sender", default="", help="The sender's name; another one sends the same rows once more.")
@@ -52,7 +52,7 @@ def replay(
     speed: float | None,
     step: str,
     columns: str,
-    time_column: str,
+    time_column: str | None,
     partitions: int | None,
     limit: int | None,
     sender: str,

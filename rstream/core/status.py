@@ -144,6 +144,7 @@ def status_of(record: TopologyRecord, book: ReportBook, slots: Mapping[str, int]
             {
                 "name": operator.name,
                 "kind": operator.kind,
+                "folder": operator.folder or None,
                 "parallelism": record.parallelism[operator.name],
                 "active": len(record.active(operator.name)),
                 "pool": record.instances.get(operator.name, record.parallelism[operator.name])

@@ -262,10 +262,14 @@ class Task(ABC):
         """Route an out-edge by another version; the receivers of a keyed one find a mark in every channel (K1)."""
         _, number, version, _, now_s = record
         edge = next(edge for edge in self.out_edges if edge.number == number)
+        known = self._versions(edge)[edge.version].tasks
         self._route_by(edge, version)
         if isinstance(self.deployment.graph.edges[number].grouping, Key):
             spans = [list(span) for span in self._versions(edge)[version].spans]
             self._send_to_known([edge], control(MARK, version, spans), now_s)
+        if self.time.told_idle if self.stamps is None else self.stamps.told_idle:
+            # Tasks that are new were not there when the others were told not to wait for this one.
+            self._send_to_known([edge], control(IDLE), now_s, since=known)
         self.touched = True
 
     def reached(self) -> dict[str, int]:
@@ -404,12 +408,15 @@ class Task(ABC):
     def _send_control(self, tag: str, *fields: Any) -> None:
         self._send_to_known(self.out_edges, control(tag, *fields), self.ctx.now_s)
 
-    def _send_to_known(self, edges: Iterable[OutEdge], body: bytes, now_s: float) -> None:
-        """To all receivers that the present versions know: a replay finds later ones too, and they got nothing."""
+    def _send_to_known(self, edges: Iterable[OutEdge], body: bytes, now_s: float, since: int = 0) -> None:
+        """To all receivers that the present versions know: a replay finds later ones too, and they got nothing.
+
+        `since` leaves the first so many out.
+        """
         for edge in edges:
             tasks = self._versions(edge)[edge.version].tasks
             for channel in edge.channels:
-                if channel.id.target < tasks:
+                if since <= channel.id.target < tasks:
                     channel.control(body, now_s)
         self.touched = True
 

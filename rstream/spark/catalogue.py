@@ -45,6 +45,14 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.replace("tofV", "tOfV")).lower()
 
 
+def _smart(number: int) -> tuple[Column, Column]:
+    """The two columns of a drive attribute; DEBS files have its raw value alone, as `sNUMBER_` and any description."""
+    return (
+        Column(f"smart_{number}_normalized", "bigint", required=False),
+        Column(f"smart_{number}_raw", "bigint", field_pattern=f"s{number}_.+", required=False),
+    )
+
+
 TIANCHI = DataSet(
     name="tianchi",
     title="User behaviour on Taobao",
@@ -78,7 +86,8 @@ BACKBLAZE = DataSet(
         "the header differs by year: columns are found by name, an absent optional one is null, "
         "and attributes outside the DEBS 2024 list are named in the manifest as ignored",
         "the zips must be unpacked first: Spark cannot read a zip",
-        "the DEBS files write the date as 2023-04-01T00:00:00.000000 and whole numbers as 100.0",
+        "the DEBS files have raw values only, in columns named s5_reallocated_sector_count where Backblaze says "
+        "smart_5_raw; they write the date as 2023-04-01T00:00:00.000000 and whole numbers as 100.0",
         "capacity_bytes is -1 where the drive did not answer",
     ),
     format="csv",
@@ -92,11 +101,7 @@ BACKBLAZE = DataSet(
         Column("datacenter", "string", required=False),
         Column("vault_id", "bigint", required=False),
         Column("pod_id", "bigint", required=False),
-        *(
-            Column(f"smart_{number}_{kind}", "bigint", required=False)
-            for number in SMART_IDS
-            for kind in ("normalized", "raw")
-        ),
+        *(column for number in SMART_IDS for column in _smart(number)),
     ),
     suffixes=CSV_SUFFIXES,
     first="2013-04-10",

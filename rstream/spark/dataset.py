@@ -6,6 +6,8 @@ Spark SQL text: `{x}` in a column's `parse` stands for the field as a trimmed st
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -51,6 +53,7 @@ class Column:
     name: str
     type: str
     field_names: tuple[str, ...] = ()  # as in a header, lower case; its own name unless told
+    field_pattern: str = ""  # of other names in a header that mean it, where none of those is there
     json: str = ""  # SQL over the parsed object, for JSON lines
     parse: str = ""
     allowed: tuple[str, ...] = ()
@@ -61,6 +64,18 @@ class Column:
     def fields(self) -> tuple[str, ...]:
         """The header names that mean this column."""
         return self.field_names or (self.name,)
+
+    def place_in(self, header: Sequence[str]) -> int | None:
+        """Where it stands among the names of a header; its exact names go before its pattern.
+
+        >>> Column("heat", "int", field_pattern="s194_.+").place_in(["date", "s194_temperature_celsius"])
+        1
+        """
+        named = next((header.index(field) for field in self.fields if field in header), None)
+        if named is not None or not self.field_pattern:
+            return named
+        alike = re.compile(self.field_pattern)
+        return next((index for index, name in enumerate(header) if alike.fullmatch(name)), None)
 
     @property
     def sql(self) -> str:

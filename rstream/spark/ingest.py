@@ -22,7 +22,7 @@ from rstream.spark.progress import Phases, Quiet
 from rstream.spark.storage import FileInfo, Scan, Storage
 from rstream.spark.target import Target
 
-FORMAT_VERSION = 1  # of the tables and the manifest: raising it makes the next run ingest again
+FORMAT_VERSION = 2  # of the tables and the manifest: raising it makes the next run ingest again
 _SCANS_AT_ONCE = 4
 _QUARANTINE_ROWS_PER_FILE = 1_000_000
 

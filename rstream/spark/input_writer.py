@@ -26,19 +26,10 @@ BATCH = 0
 
 
 def target_of(options: Mapping[str, str]) -> IngestTarget:
-    """The topology that the options name; asks Ray where they give its name only."""
+    """The workers that the options name."""
     from rstream.runtime.ingest_client import IngestTarget
     from rstream.runtime.ingest_door import read_token
 
-    step = options.get("step", "")
-    if "topology" in options:
-        from rstream import client
-        from rstream.runtime import cluster
-
-        try:
-            return client.connect(options["topology"], options.get("address")).ingest_target(step)
-        finally:
-            cluster.stop()
     workers = tuple(each.strip() for each in options.get("workers", "").split(",") if each.strip())
     if not workers:
         raise DataError("rstream: name where the rows go: .option('topology', NAME), or 'workers' and 'token'")
@@ -46,7 +37,7 @@ def target_of(options: Mapping[str, str]) -> IngestTarget:
     if not token:
         raise DataError("rstream: workers take records with a token only: .option('token', ...) or 'tokenFile'")
     tls = LinkConfig(tls_ca=options.get("tlsCa"), tls_cert=options.get("tlsCert"), tls_key=options.get("tlsKey"))
-    return IngestTarget(workers, token, step, tls)
+    return IngestTarget(workers, token, options.get("step", ""), tls)
 
 
 @dataclass(frozen=True)
@@ -112,6 +103,17 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, delivery: Delivery, is_lasting: bool) -> None:
         super().__init__(delivery)
         self._is_lasting = is_lasting
+        if not is_lasting:
+            os.mkdir(delivery.staging)  # before there are executors: those that do not see it are on other machines
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """On an executor; one that does not see the driver's folder would stage rows that nobody finds."""
+        if not self._is_lasting and not os.path.isdir(self.delivery.staging):
+            raise DataError(
+                "rstream: the rows of a write wait in a folder of the driver's machine, and an executor runs on "
+                "another one; name a folder that all of them see: .option('staging', ...)"
+            )
+        return super().write(iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """On the driver: send."""
@@ -140,5 +142,5 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def passing_folder() -> str:
-    """A folder for one write, which is gone after it."""
+    """A folder of this machine for one write, which is gone after it."""
     return os.path.join(tempfile.gettempdir(), f"rstream-write-{fresh_id()}")

@@ -33,7 +33,10 @@ class Folder:
         """The folder that the options name."""
         path = options.get("path", "")
         if not path:
-            raise DataError("rstream: name the folder that the topology's sink writes: .load(folder)")
+            raise DataError(
+                "rstream: name the folder that the topology's sink writes: .load(folder), or .option('topology', NAME) "
+                "and the file sink: .option('step', SINK)"
+            )
         path = os.path.abspath(path.removeprefix("file://").removeprefix("file:"))
         if not os.path.isdir(path):
             raise DataError(f"rstream: {path} is no folder; name the one that sinks.Parquet or sinks.JsonLines writes")
@@ -135,7 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         files_max = limit.max_files if isinstance(limit, ReadMaxFiles) else None
-        return committed.last_offset(self._last or self._folder.files(), start, files_max)
+        files = self._folder.files() if self._last is None else self._last
+        return committed.last_offset(files, start, files_max)
 
     def reportLatestOffset(self) -> dict[str, int]:
         return committed.last_offset(self._folder.files(), {})

@@ -50,11 +50,8 @@ def layouts(dataset: DataSet, first_lines: Sequence[tuple[str, str]]) -> list[La
 
 def _layout(dataset: DataSet, line: str, paths: list[str]) -> Layout:
     names = [name.strip().strip('"').lower() for name in line.removeprefix(BOM).split(",")]
-    place: dict[str, int] = {}
-    for column in dataset.columns:
-        index = next((names.index(field) for field in column.fields if field in names), None)
-        if index is not None:
-            place[column.name] = index
+    found = {column.name: column.place_in(names) for column in dataset.columns}
+    place = {name: index for name, index in found.items() if index is not None}
     missing = tuple(column.fields[0] for column in dataset.columns if column.required and column.name not in place)
     taken = set(place.values())
     ignored = tuple(name for index, name in enumerate(names) if index not in taken)

@@ -111,21 +111,20 @@ def replay(session: Any, plan: Plan, phases: Phases | None = None) -> dict[str, 
     """Check the order, send everything, and say what came of it."""
     phases = phases or Quiet()
     context, table = session.sparkContext, plan.table
+    if context.defaultParallelism < plan.partitions:
+        raise DataError(
+            f"{plan.partitions} partitions are sent at once and need as many Spark task slots, this master has "
+            f"{context.defaultParallelism}: give it more, or use --partitions"
+        )
     if table.times:
         with phases.phase("checking the order of the rows"):
             files = context.parallelize(range(len(table.files)), max(plan.partitions, 1))
             checked = files.map(lambda at: check_file(table, at)).collect()
         _check_order(table, checked)
-        origin_s = next(first for first, last, _ in checked if math.isfinite(last))
-        plan = replace(plan, pace=replace(plan.pace, origin_s=origin_s))
+        plan = replace(plan, pace=replace(plan.pace, origin_s=origin_of(checked)))
     elif plan.pace.speed is not None:
         raise DataError(
             f"{table.text}: --speed needs a column of event time; name it with --time-column, or use --rate"
-        )
-    if context.defaultParallelism < plan.partitions:
-        raise DataError(
-            f"{plan.partitions} partitions are sent at once and need as many Spark task slots, this master has "
-            f"{context.defaultParallelism}: give it more, or use --partitions"
         )
     with phases.phase("replaying"):
         parts = context.parallelize(range(plan.partitions), plan.partitions).barrier()
@@ -151,6 +150,11 @@ def _run(plan: Plan, partitions: Iterable[int]) -> Iterator[PartitionReport]:
         return float(max(times_s)) - (min(dues_s) if min(dues_s) < math.inf else 0.0)
 
     return (replay_partition(plan, partition, agree) for partition in partitions)
+
+
+def origin_of(checked: Iterable[tuple[float, float, str]]) -> float:
+    """The event time of the first row, of what `check_file` has found in each file; some may be empty."""
+    return next(first for first, last, _ in checked if math.isfinite(last))
 
 
 def _check_order(table: Table, checked: list[tuple[float, float, str]]) -> None:

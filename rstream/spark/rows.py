@@ -23,6 +23,8 @@ from rstream.operators.parquet_source import microseconds, plain_values
 from rstream.spark.location import Location
 
 ROWS_AT_ONCE = 16_384
+TIMES = "event_time"
+"""The column of event time, as `rstream data ingest` names it."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,17 @@ class Table:
         return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
 
 
-def open_table(source: str, columns: Sequence[str], wanted: Sequence[tuple[str, str]] | None, times: str) -> Table:
-    """Find the files and hold their columns against those that the topology wants."""
+def open_table(
+    source: str, columns: Sequence[str], wanted: Sequence[tuple[str, str]] | None, times: str | None = None
+) -> Table:
+    """Find the files and hold their columns against those that the topology wants.
+
+    `times` names the column of event time. Without it that is `event_time`, where there is one.
+    """
     scheme, paths = _find(source)
     system = _system(scheme)
     names = tuple(columns or [name for name, _ in wanted or ()])
-    rows = []
+    rows, schemas = [], {}
     for path in paths:
         try:
             file = pyarrow.parquet.ParquetFile(path, filesystem=system)
@@ -62,10 +69,29 @@ def open_table(source: str, columns: Sequence[str], wanted: Sequence[tuple[str, 
         names = names or tuple(file.schema_arrow.names)
         check_columns(path, file.schema_arrow, names, wanted, _missing_values(file.metadata))
         rows.append(file.metadata.num_rows)
-        times = times if times in file.schema_arrow.names else ""
+        schemas[path] = file.schema_arrow
     if not sum(rows):
         raise DataError(f"{source}: its {len(paths)} Parquet files hold no rows, so there is nothing to replay")
+    if times is None:
+        times = TIMES if any(TIMES in schema.names for schema in schemas.values()) else ""
+    if times:
+        _check_times(times, schemas)
     return Table(source, scheme, tuple(paths), tuple(rows), names, times)
+
+
+def _check_times(times: str, schemas: Mapping[str, Any]) -> None:
+    """The order is checked by this column, so it must be in every file."""
+    for path, schema in schemas.items():
+        if times not in schema.names:
+            raise DataError(
+                f"{path} has no column {times!r} of event time; name another with --time-column, "
+                f"its columns: {', '.join(schema.names)}"
+            )
+        if _kind(schema.field(times).type) not in ("int", "float"):
+            raise DataError(
+                f"{path}: column {times!r} of event time is of type {schema.field(times).type}, "
+                "wanted a timestamp or a number of seconds; name another with --time-column"
+            )
 
 
 def _find(source: str) -> tuple[str, list[str]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from rstream import Topology, run
 from rstream.errors import RStreamError
 from rstream.operators import sinks, sources
+from rstream.runtime.embedded import Embedded
 from rstream.runtime.ingest_client import IngestTarget
+from rstream.spark.by_name import folder_of
 from rstream.spark.datasource import RstreamSource
 from rstream.spark.output_reader import Folder, StreamReader
 from tests.behaviour.test_ingest import FIELDS, counting, running
@@ -43,6 +47,28 @@ def test_what_a_topology_would_not_take_is_refused_before_anything_is_staged(tmp
         assert (chosen.columns, chosen.staging) == (("word", "n"), f"{tmp_path}/rstream")
         assert isinstance(chosen.target, IngestTarget)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_write_without_a_folder_of_its_own_is_refused_where_executors_do_not_see_the_drivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    rows = [pyarrow.table({"n": [1, 2], "word": ["a", "b"]}).to_batches()[0]]
+    with running(counting(sources.Ingest(FIELDS))) as found:
+        options = {"workers": found.target.workers[0], "token": found.target.token}
+        here = RstreamSource(options).writer(BOTH, overwrite=False)
+        here.commit([here.write(iter(rows))])
+        assert list(tmp_path.iterdir()) == [], "its folder is gone"
+        elsewhere = RstreamSource(options).writer(BOTH, overwrite=False)
+        [folder] = tmp_path.iterdir()
+        folder.rmdir()
+        with pytest.raises(RStreamError, match=r"an executor runs on another one; .*\.option\('staging', \.\.\.\)"):
+            elsewhere.write(iter(rows))
+        elsewhere.abort([])
+        assert list(tmp_path.iterdir()) == []
+        shared = RstreamSource({**options, "staging": f"{tmp_path}/shared"}).writer(BOTH, overwrite=False)
+        shared.commit([shared.write(iter(rows))])
+        assert found.end() == {"a": 2, "b": 2}
 
 
 def written(sink: Any, values: list[Any]) -> None:
@@ -79,8 +105,37 @@ def test_files_that_were_read_go_only_where_that_is_asked_for(tmp_path: Path) ->
         assert reader.latestOffset(end, reader.getDefaultReadLimit()) is end
 
 
+def test_a_query_for_what_is_available_now_reads_only_that_even_if_it_is_nothing(tmp_path: Path) -> None:
+    for available in ([], [1, 2]):
+        folder = tmp_path / str(len(available))
+        folder.mkdir()
+        if available:
+            written(sinks.JsonLines(folder), available)
+        reader = StreamReader(Folder(str(folder)), BOTH, {})
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        written(sinks.JsonLines(folder), [3])
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert [len(each.value) for each in reader.partitions(start, end)] == [1] * bool(available)
+
+
 def names(folder: Path) -> list[str]:
     return [path.name for path in folder.glob("*.jsonl")]
+
+
+def test_the_status_of_a_topology_tells_where_its_file_sinks_write(tmp_path: Path) -> None:
+    topology = Topology("told")
+    stream = topology.source("n", [1])
+    stream.sink("out", sinks.JsonLines(tmp_path / "out"))
+    stream.sink("kept")
+    host = Embedded(topology.build())
+    host.run()
+    status = host.status()
+    assert folder_of(status, "out") == str(tmp_path / "out")
+    assert Folder.of({"path": folder_of(status, "out")}).schema() == "value string"
+    assert folder_of(status, "n") == folder_of(status, "kept") == ""
+    with pytest.raises(RStreamError, match="topology 'told' has no step 'put'; it has: n, out, kept"):
+        folder_of(status, "put")
 
 
 def test_a_folder_that_is_none_or_empty_is_said_so(tmp_path: Path) -> None:

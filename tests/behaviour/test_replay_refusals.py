@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,21 @@ def test_each_wrong_request_is_one_line_and_nothing_is_sent(
     other = parquet(tmp_path / "other.parquet", word=["a"], n=["one"])
     empty = parquet(tmp_path / "empty.parquet", word=pyarrow.array([], pyarrow.string()), n=pyarrow.array([], "int64"))
     (tmp_path / "guess").write_text("guess")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
     endpoint, token = host.target.workers[0], ("--token-file", str(tmp_path / "token"))
     cases = [
         ((good, "--to", "127.0.0.1:9", *token), "no worker of a topology answers at 127.0.0.1:9"),
         ((good, "--to", endpoint, "--token-file", str(tmp_path / "guess")), "refuses this sender: wrong token"),
         ((good, "--to", endpoint), "a worker takes records with a token only"),
         ((good, "--to", endpoint, "--token-file", "nowhere"), "cannot read the token of senders from nowhere"),
+        ((good, "--to", "pushed", "--address", closed), f"no Ray cluster answers at {closed}"),
+        ((good, "--to", "pushed", *token), "--token-file and --tls-* are for HOST:PORT"),
         ((good, "--to", ":1"), "wanted the name of a topology, or HOST:PORT"),
         ((other, "--to", endpoint, *token), "column 'n' is str (string), the topology wants 'n': int"),
         ((empty, "--to", endpoint, *token), "hold no rows, so there is nothing to replay"),
+        ((good, "--to", endpoint, *token, "--time-column", "evnt_time"), "has no column 'evnt_time' of event time"),
         (("nowhere", "--to", endpoint, *token), "nowhere: no such file or directory"),
         ((good, "--to", endpoint, *token, "--rate", "0"), "the last rate is 0 records/s"),
         ((good, "--to", endpoint, *token, "--rate", "5@0s,2@x"), "wanted a number of records/s"),

@@ -273,6 +273,13 @@ def test_an_unknown_topology_name_lists_those_there_are(rstream: Cli, verb: str)
     assert line.startswith(("rstream: no topology 'nobody' on this cluster", "rstream: no topology was ever submitted"))
 
 
+def test_a_replay_to_an_unknown_topology_is_refused_before_its_rows_are_looked_at(rstream: Cli) -> None:
+    done = rstream("data", "replay", "nowhere.parquet", "--to", "nobody")
+    assert done.returncode == 2, done.stderr
+    [line] = lines(done.stderr)
+    assert line.startswith(("rstream: no topology 'nobody' on this cluster", "rstream: no topology was ever submitted"))
+
+
 def test_a_name_that_is_taken_is_refused_and_the_first_topology_goes_on(rstream: Cli, tmp_path: Path) -> None:
     (tmp_path / "endless.py").write_text(
         job("topology.source('n', sources.Rate(abs, per_s=100)).sink('out', print)").replace('"job"', '"taken"')

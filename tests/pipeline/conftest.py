@@ -32,12 +32,12 @@ def spark(request: pytest.FixtureRequest) -> Iterator[Any]:
             yield session
 
 
-Ingest = Callable[[str, Path | str, Path], dict[str, Any]]
+Ingest = Callable[[str, Path | str, Path | str], dict[str, Any]]
 
 
 @pytest.fixture(scope="package")
 def run_ingest(spark: Any) -> Ingest:
-    def run(name: str, source: Path | str, target: Path) -> dict[str, Any]:
+    def run(name: str, source: Path | str, target: Path | str) -> dict[str, Any]:
         return ingest(spark, find(name), Location.parse(str(source)), Location.parse(str(target)))
 
     return run

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from rstream import Topology, run
+from rstream import Topology, run, submit
 from rstream.operators import sinks, sources
 from tests.behaviour.test_ingest import FIELDS, Running, counting, running
+from tests.conftest import TwoNodes
+from tests.deadline import wait_until
 
 ROWS = 3_000
 COLUMNS = ("word", "n")
@@ -87,6 +89,26 @@ def test_a_stream_out_of_a_topology_has_each_record_once_and_goes_on_after_a_res
     at_once = spark.read.format("rstream").load(str(out))
     assert at_once.dtypes == [("word", "string"), ("n", "bigint")]
     assert sorted(row.n for row in at_once.collect()) == list(range(3000))
+
+
+@pytest.mark.long
+def test_a_topology_on_a_cluster_is_written_to_and_read_from_by_its_name(
+    spark: Any, two_nodes: TwoNodes, tmp_path: Path
+) -> None:
+    topology = Topology("named")
+    topology.source("rows", sources.Ingest(FIELDS)).sink("out", sinks.JsonLines(tmp_path / "out"))
+    handle = submit(topology, workers=2, folder="")
+    name = {"topology": "named", "address": two_nodes.address}
+    frame(spark).write.format("rstream").options(**name).mode("append").save()
+
+    def came() -> Counter[str]:
+        read = spark.read.format("rstream").options(**name, step="out").schema("word string, n long").load()
+        return Counter(row.word for row in read.collect())
+
+    wait_until(lambda: came() == counts(1), "all rows to be committed", timeout_s=120)
+    handle.kill(drain=True)
+    assert handle.wait(120) == "KILLED"
+    assert came() == counts(1), "what it has written is found after its end"
 
 
 def test_what_cannot_be_is_refused_with_the_reason(spark: Any, tmp_path: Path) -> None:

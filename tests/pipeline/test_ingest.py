@@ -9,11 +9,25 @@ from typing import Any
 import pytest
 
 from rstream.errors import DataError
+from rstream.testing import run as run_test
 from tests.pipeline.conftest import Ingest, quarantined, query, table
+from tests.pipeline.topology_truth import TRUTHS
 
 T = 1511600000  # within the nine days of the set
 GOOD = [f"{user},{100 + user},7,pv,{T + user}" for user in range(1, 11)]
 HEADER = "date,serial_number,model,capacity_bytes,failure,smart_9_raw"
+DEBS_HEADER = (
+    "date,serial_number,model,failure,vault_id,s1_read_error_rate,s2_throughput_performance,"
+    "s3_spin_up_time,s4_start_stop_count,s5_reallocated_sector_count,"
+    "s7_seek_error_rate,s8_seek_time_performance,s9_power_on_hours,s10_spin_retry_count,s12_power_cycle_count,"
+    "s173_wear_leveling_count,s174_unexpected_power_loss_count,s183_sata_downshift_count,"
+    "s187_reported_uncorrectable_errors,s188_command_timeout,s189_high_fly_writes,s190_airflow_temperature_cel,"
+    "s191_g_sense_error_rate,s192_power_off_retract_count,s193_load_unload_cycle_count,s194_temperature_celsius,"
+    "s195_hardware_ecc_recovered,s196_reallocated_event_count,s197_current_pending_sector,s198_offline_uncorrectable,"
+    "s199_udma_crc_error_count,s200_multi_zone_error_rate,s220_disk_shift,s222_loaded_hours,s223_load_retry_count,"
+    "s226_load_in_time,s240_head_flying_hours,s241_total_lbas_written,s242_total_lbas_read"
+)
+"""That of the public files of the DEBS 2024 challenge."""
 
 
 def write(path: Path, lines: list[str], encoding: str = "utf-8") -> None:
@@ -107,6 +121,32 @@ def test_columns_are_found_by_name_and_a_file_without_one_is_quarantined(run_ing
     assert detail == "serial_number"
 
 
+def test_the_files_of_the_debs_challenge_keep_their_attributes_and_reach_their_topology(
+    run_ingest: Ingest, tmp_path: Path
+) -> None:
+    def drive(serial: str, failure: int, **values: float) -> str:
+        attributes = [str(values.get(name.partition("_")[0], "")) for name in DEBS_HEADER.split(",")[5:]]
+        return ",".join(["2023-04-01T00:00:00.000000", serial, "M", str(failure), "1122.0", *attributes])
+
+    lines = [drive("A", 0, s5=3.0, s187=4.0, s194=21.0, s242=15372280616.0), drive("B", 1, s5=0.0, s187=0.0, s194=25.0)]
+    write(tmp_path / "raw" / "debs.csv", [DEBS_HEADER, *lines, drive("C", 0, s5=1.0, s194=30.0)])
+
+    manifest = run_ingest("backblaze", tmp_path / "raw", tmp_path / "table")
+
+    assert (manifest["rows"], manifest["columns_ignored"]) == (3, [])
+    fields = "serial_number, vault_id, smart_5_raw, smart_187_raw, smart_194_raw, smart_242_raw, smart_5_normalized"
+    assert query(f"select {fields} from {table(tmp_path / 'table')} order by 1") == [
+        ("A", 1122, 3, 4, 21, 15372280616, None),
+        ("B", 1122, 0, 0, 25, None, None),
+        ("C", 1122, 1, None, 30, None, None),
+    ]
+    day_s = 1680307200
+    truth = TRUTHS["debs2024"]
+    came = truth.results(run_test(truth.build(tmp_path / "table")))
+    # Of C one value is not there: that row alone is filtered out.
+    assert sorted(came) == [("M", day_s - n * 86_400, day_s + (3 - n) * 86_400, 2, 1, 7) for n in (2, 1, 0)]
+
+
 def test_rows_that_differ_only_in_which_column_is_empty_are_not_duplicates(run_ingest: Ingest, tmp_path: Path) -> None:
     header = "date,serial_number,model,failure,smart_5_raw,smart_9_raw"
     write(tmp_path / "raw" / "a.csv", [header, "2014-01-01,A,M,0,3,", "2014-01-01,A,M,0,,3", "2014-01-01,A,M,0,,3"])
@@ -165,6 +205,20 @@ def test_a_pattern_a_file_and_a_uri_name_the_same_data(run_ingest: Ingest, tmp_p
     ways = ("raw/deep/*.txt", "raw/deep/a.txt", "raw")
     for number, source in enumerate([*(f"{tmp_path}/{way}" for way in ways), f"file://{tmp_path}/raw/deep"]):
         assert run_ingest("text", source, tmp_path / f"table{number}")["rows"] == 2
+
+
+def test_another_file_system_is_read_and_written_by_its_uri(spark: Any, run_ingest: Ingest, tmp_path: Path) -> None:
+    """Hadoop's viewfs, as it mounts a folder: nothing of rstream may take it for the local one, or exchange folders."""
+    spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.mounted.link./data", f"file://{tmp_path}")
+    write(tmp_path / "raw" / "a.txt", ["to be", "", "or not"])
+    for lines in (2, 3):
+        manifest = run_ingest("text", "viewfs://mounted/data/raw", "viewfs://mounted/data/table")
+        assert (manifest["status"], manifest["rows"], manifest["quarantined"]) == ("ingested", lines, 1)
+        again = run_ingest("text", "viewfs://mounted/data/raw", "viewfs://mounted/data/table")
+        assert again["status"] == "unchanged"
+        assert query(f"select count(*) from {table(tmp_path / 'table')}") == [(lines,)]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["raw", "table"]
+        write(tmp_path / "raw" / "b.txt", ["to be"])
 
 
 @pytest.mark.parametrize(

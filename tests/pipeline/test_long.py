@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,12 @@ def finish(process: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
     return json.loads(out), err
 
 
+def said_besides_progress(err: str) -> list[str]:
+    """Lines that are not of our own: a phase with its seconds, or what begins with our name."""
+    ours = re.compile(r"rstream: .+|[a-z][a-z0-9 ,]+: [0-9.]+ s")
+    return [line for line in err.splitlines() if not ours.fullmatch(line)]
+
+
 def rows_of(files: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(file["path"], file["rows"], file["content"]) for file in files]
 
@@ -74,8 +81,9 @@ def test_a_million_rows_are_the_same_bytes_from_one_task_and_from_four(spark: An
 def test_executors_in_other_processes_give_the_same_files(run_ingest: Ingest, tmp_path: Path) -> None:
     raw = str(tmp_path / "raw")
     master = ("--master", "local-cluster[2,1,1024]", "--json")
-    said, _ = finish(command(tmp_path, "synth", "tianchi", raw, "--rows", "20000", "--seed", "3", *master))
-    there, _ = finish(command(tmp_path, "ingest", "tianchi", raw, str(tmp_path / "there"), *master))
+    said, made = finish(command(tmp_path, "synth", "tianchi", raw, "--rows", "20000", "--seed", "3", *master))
+    there, taken = finish(command(tmp_path, "ingest", "tianchi", raw, str(tmp_path / "there"), *master))
+    assert said_besides_progress(made) == said_besides_progress(taken) == []
     here = run_ingest("tianchi", raw, tmp_path / "here")
     assert {key: there[key] for key in COUNTS} == {key: said[key] for key in COUNTS}
     for part in ("data", "quarantine"):
@@ -94,7 +102,10 @@ def test_without_java_the_one_of_the_extra_is_used_and_named(tmp_path: Path) -> 
     raw, target = str(tmp_path / "raw"), str(tmp_path / "table")
     said, err = finish(command(tmp_path, "synth", "doh", raw, "--rows", "3000", "--json", **hidden))
     assert "no Java 17 or newer was found: using Java" in err
-    found, _ = finish(command(tmp_path, "ingest", "doh", raw, target, "--json", **hidden))
+    found, taken = finish(command(tmp_path, "ingest", "doh", raw, target, "--json", **hidden))
+    assert said_besides_progress(err) == said_besides_progress(taken) == []
+    assert "making 3,000 lines: " in err
+    assert "reading and checking lines: " in taken
     assert {key: found[key] for key in COUNTS} == {key: said[key] for key in COUNTS}
     assert list((tmp_path / "cwd").iterdir()) == [], "nothing is left in the working directory"
 

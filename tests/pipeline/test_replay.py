@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 import pytest
 
-from rstream.errors import DataError
+from rstream.cli import main as cli
 from rstream.runtime.ingest_client import look
 from rstream.spark.pace import Pace
 from rstream.spark.profile import parse_profile
@@ -48,14 +50,54 @@ def test_a_replay_keeps_to_its_rate_counts_as_duckdb_does_and_sends_nothing_twic
         assert found.end("counts") == wanted(data)
 
 
-def test_rows_out_of_order_are_refused_and_nothing_is_sent(
-    spark: Any, tmp_path: Path, made: Callable[[str], Made]
+@contextmanager
+def door(folder: Path) -> Iterator[tuple[Running, list[str]]]:
+    """COMMCount that takes rows, and what the command line needs to send it some."""
+    (folder / "token").write_text("secret")
+    with running(commcount.build(table="ingest"), ingest={"token_file": str(folder / "token")}) as found:
+        yield found, ["--to", found.target.workers[0], "--token-file", str(folder / "token")]
+
+
+def test_the_command_line_replays_by_the_rows_own_times_into_a_worker(
+    spark: Any, made: Callable[[str], Made], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = made("tianchi")
+    rows, seconds = data.ingest["rows"], 2.0
+    [(span_s,)] = query(f"select epoch(max(event_time)) - epoch(min(event_time)) from {table(data.table)}")
+    with door(tmp_path) as (found, to):
+        asked = ["data", "replay", str(data.table), *to, "--speed", str(span_s / seconds)]
+        assert cli.run([*asked, "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert (report["topology"], report["step"]) == ("commcount", "read")
+        assert (report["sent"], report["refused"], report["errors"]) == (rows, 0, [])
+        assert report["took_s"] >= seconds - 0.01, "the last row is due at the end of the span, and none sooner"
+        assert report["asked_per_s"] == pytest.approx(rows / seconds, rel=0.01)
+        assert cli.run(asked) == 0
+        said = capsys.readouterr().out
+        assert f"0 of {rows:,} rows of {data.table} sent to 'commcount', step 'read'" in said
+        assert f"{rows:,} were there before" in said
+        assert found.end("counts") == wanted(data)
+
+
+def test_what_spark_finds_wrong_is_one_line_with_status_2_and_nothing_is_sent(
+    spark: Any, tmp_path: Path, made: Callable[[str], Made], capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = sorted((made("tianchi").table / "data").rglob("*.parquet"))
-    with running(commcount.build(table="ingest")) as found:
-        for number, path in enumerate(reversed(files[:2])):
-            rows = pyarrow.parquet.ParquetFile(path).read()
-            pyarrow.parquet.write_table(rows, tmp_path / f"{number}.parquet")
-        with pytest.raises(DataError, match=r"1\.parquet: its first row is earlier in event_time than the last row"):
-            replay(spark, plan(found, tmp_path, "test"))
+    unsorted = tmp_path / "unsorted"
+    unsorted.mkdir()
+    for number, path in enumerate(reversed(files[:2])):
+        pyarrow.parquet.write_table(pyarrow.parquet.ParquetFile(path).read(), unsorted / f"{number}.parquet")
+    cases = [
+        (
+            [],
+            "1.parquet: its first row is earlier in event_time than the last row of the file before it; the rows",
+        ),
+        (["--partitions", "9"], "9 partitions are sent at once and need as many Spark task slots, this master has 2:"),
+    ]
+    with door(tmp_path) as (found, to):
+        capsys.readouterr()
+        for more, complaint in cases:
+            assert cli.run(["data", "replay", str(unsorted), *to, *more]) == 2
+            [line] = [each for each in capsys.readouterr().err.splitlines() if each.startswith("rstream: ")]
+            assert complaint in line
         assert found.received() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from rstream.spark.catalogue import SETS, find
 from rstream.spark.location import Location
+from rstream.spark.recipes import RECIPES
 from rstream.spark.synth import synth
 from tests.pipeline.conftest import COUNTS, QUICK_ROWS, MakeSet, quarantined, query, table
 from tests.pipeline.judge import judge
@@ -71,6 +73,20 @@ def test_the_bytes_depend_on_the_seed_and_not_on_the_partitions(spark: Any, made
         target = Location.parse(str(tmp_path / f"{partitions}-{seed}"))
         said = synth(spark, find("backblaze"), target, QUICK_ROWS, seed, partitions)
         assert (said["files"] == whole.synth["files"]) == (seed == 7)
+
+
+@pytest.mark.parametrize("name", ["covid_tweets", "doh", "text"])
+def test_files_of_a_thousand_rows_are_the_same_bytes_from_one_task_and_from_three(
+    name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are of 250,000 rows otherwise, which these sets have only when they are large."""
+    recipe = RECIPES[name]
+    monkeypatch.setitem(RECIPES, name, lambda rows, seed: replace(recipe(rows, seed), file_rows=1_000))
+    one, three = (
+        synth(spark, find(name), Location.parse(str(tmp_path / f"{n}")), 3_000, 5, n)["files"] for n in (1, 3)
+    )
+    assert len(one) == 3
+    assert one == three
 
 
 def test_the_manifest_has_the_checksums_of_the_files(made: MakeSet) -> None:

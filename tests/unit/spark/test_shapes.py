@@ -40,6 +40,13 @@ def test_a_header_that_lacks_a_required_column_is_known() -> None:
     assert group.missing == ("serial_number",)
 
 
+def test_a_column_goes_by_its_own_name_before_another_that_only_looks_like_it() -> None:
+    header = "date,serial_number,model,failure,s5_reallocated_sector_count,s50_x,s5,smart_5_raw,s9_power_on_hours"
+    [group] = layouts(find("backblaze"), [("a", header)])
+    assert (group.place["smart_5_raw"], group.place["smart_9_raw"]) == (7, 8)
+    assert group.ignored == ("s5_reallocated_sector_count", "s50_x", "s5")
+
+
 def test_slots_stay_in_order_and_parts_come_out_about_equal() -> None:
     counts = [(slot, 10 + slot % 7) for slot in range(100)]
     dealt = cut(counts, 8)
