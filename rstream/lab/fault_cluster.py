@@ -42,13 +42,12 @@ from rstream.core.task import Limits
 from rstream.core.worker import WorkerMachine
 from rstream.errors import ProtocolError, SinkFenced, StateLost
 from rstream.graph import Operator
+from rstream.lab.fault_bolts import SITUATIONS
 from rstream.lab.fault_places import MIXED, STYLES, arrange, node_names, worker_count
 from rstream.lab.fault_topologies import Linger, Workload, make_workload
 
 REPORT_S = 0.25
 TURN_S = 0.001
-VALIDATE_EVERY = 16
-"""Invariants are checked at every so many turns of a worker; at each one the check would be most of the work."""
 
 
 @dataclass(slots=True)
@@ -87,6 +86,11 @@ class SimulatedCluster:
     """What is lost comes back exactly; else it is processed again, at least once."""
     checkpointed = False
     """State is kept by checkpoints in a store, instead of on other workers."""
+    varied = False
+    """Topologies have more kinds of groupings and of state."""
+    validate_every = 16
+    """Invariants are checked at every so many turns of a worker; at each one the check would be most of the work. With
+    0 they never are."""
 
     def __init__(
         self,
@@ -102,7 +106,8 @@ class SimulatedCluster:
         self.events: Counter[str] = Counter()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._pushed = 0
-        self.workload: Workload = workload or make_workload(self.random, extras, random.Random(f"windows/{seed}"))
+        windows, variety = random.Random(f"windows/{seed}"), random.Random(f"variety/{seed}") if self.varied else None
+        self.workload: Workload = workload or make_workload(self.random, extras, windows, variety)
         self.workers: dict[str, SimWorker] = {}
         self.pipes: dict[tuple[str, str], Pipe] = {}
         self._pipe_number = 0
@@ -122,8 +127,9 @@ class SimulatedCluster:
             self.events["little may be retained"] += 1
         if any(isinstance(operator.logic, Linger) for operator in self.workload.graph.operators):
             self.events["timers"] += 1
-        if any(operator.name == "window" for operator in self.workload.graph.operators):
-            self.events["windows"] += 1
+        for operator in self.workload.graph.operators:
+            if operator.name in SITUATIONS:
+                self.events[SITUATIONS[operator.name]] += 1
         self.delay_s = self.random.choice([0.001, 0.01, 0.05])
         self.style = style or self.random.choices(list(STYLES), list(STYLES.values()))[0]
         if self.style != MIXED:
@@ -398,10 +404,14 @@ class SimulatedCluster:
         for pipe in list(self.pipes.values()):
             if pipe.open and worker.name in (pipe.dialler, pipe.acceptor):
                 due_s = pipe.due_s[pipe.dialler == worker.name]
-                if due_s > self.now_s and self._extras.random() < 0.5:
+                if due_s > self.now_s and self._arrives_anyway(pipe):
                     self.at(due_s, lambda pipe=pipe: self._cut(pipe))  # type: ignore[misc]
                 else:
                     self._cut(pipe)
+
+    def _arrives_anyway(self, pipe: Pipe) -> bool:
+        """Whether what was on its way when its sender ended arrives."""
+        return self._extras.random() < 0.5
 
     def _cut(self, pipe: Pipe) -> None:
         if not pipe.open:
@@ -442,7 +452,7 @@ class SimulatedCluster:
             self._to_coordinator(worker, lambda: self.coordinator.progressed(self.name, progress))
         self._tell_relieved(worker, machine)
         worker.turns += 1
-        if worker.turns % VALIDATE_EVERY == 0:
+        if self.validate_every and worker.turns % self.validate_every == 0:
             machine.validate()
         if any((worker.name, peer) not in self.pipes for peer in machine.out_links):
             self._dial_later(worker)
