@@ -311,6 +311,7 @@ class Schedule(ChangingCluster):
         label = fragment.label
         self._say(f"fragment {fragment.index} of {label.task} {label.epoch} {'lost' if lost else 'spoiled'}")
         store.drop_fragment(label.task, label.epoch, fragment.index)
+        self.harmed_tasks.add(label.task)
         if not lost:
             piece = bytearray(fragment.pieces[0])
             piece[self.random.randrange(len(piece))] ^= 1
