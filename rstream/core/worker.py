@@ -271,7 +271,12 @@ class WorkerMachine(LeavingTasks):
                     at += batch.count
                 assert at == channel.next, (channel.id, at, channel.next)
                 if channel.ack > channel.next + len(channel.pending):
-                    assert task.replay, (channel.id, "only a replaying task is behind its receivers")
+                    assert task.replay, (channel.id, "I2: only a replaying task is behind its receivers")
+                if channel.expect is not None:
+                    offset, _ = channel.expect
+                    assert offset > channel.next, (channel.id, "I2: what is reached is not expected any more")
+                    made = channel.next + len(channel.pending)
+                    assert task.replay or offset <= made, (channel.id, "I2: only a replay has something to arrive at")
                 if channel.local and channel.id in self._receivers:
                     receiver, _ = self._receivers[channel.id]
                     assert receiver.recv >= channel.next, channel.id
@@ -283,3 +288,12 @@ class WorkerMachine(LeavingTasks):
                 waits = in_channel in bolt.waiting or in_channel.id in bolt.barred
                 assert not in_channel.queue or bolt.held or waits, in_channel.id
         self.backups.store.validate()
+
+    def validate_sent(self, peer: str) -> None:
+        """I10, right after data or fragments have left for a worker: the records they may depend on left before."""
+        link = self.out_links[peer]
+        for task in self.tasks:
+            assert max(link.cursor.get(task.id, 0), task.log.base) >= task.log.end, (peer, task.id, "I10")
+        for id, log in self.backups.held.items():
+            if self._is_exposed(id) and (id in self.awaited or self.deployment.placement[id] != peer):
+                assert max(link.cursor.get(id, 0), log.base) >= log.end, (peer, id, "I10: held for another")

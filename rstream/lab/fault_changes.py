@@ -111,9 +111,5 @@ class ChangingCluster(SimulatedCluster):
         else:
             self.events[kind] += 1
 
-    def is_well(self) -> bool:
-        """The next failure may come."""
-        return True
-
     def break_move(self, targets: dict[TaskId, str]) -> None:
         """Tasks are about to move; a cluster without faults does nothing about it."""

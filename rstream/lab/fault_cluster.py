@@ -42,13 +42,15 @@ from rstream.core.task import Limits
 from rstream.core.worker import WorkerMachine
 from rstream.errors import ProtocolError, SinkFenced, StateLost
 from rstream.graph import Operator
+from rstream.lab.fault_bolts import SITUATIONS
+from rstream.lab.fault_invariants import Invariants
 from rstream.lab.fault_places import MIXED, STYLES, arrange, node_names, worker_count
 from rstream.lab.fault_topologies import Linger, Workload, make_workload
 
+VALIDATE_ALL = 8
+"""What must hold between workers is checked so many times less often."""
 REPORT_S = 0.25
 TURN_S = 0.001
-VALIDATE_EVERY = 16
-"""Invariants are checked at every so many turns of a worker; at each one the check would be most of the work."""
 
 
 @dataclass(slots=True)
@@ -87,6 +89,11 @@ class SimulatedCluster:
     """What is lost comes back exactly; else it is processed again, at least once."""
     checkpointed = False
     """State is kept by checkpoints in a store, instead of on other workers."""
+    varied = False
+    """Topologies have more kinds of groupings and of state."""
+    validate_every = 16
+    """Invariants are checked at every so many turns of a worker; at each one the check would be most of the work. With
+    0 they never are."""
 
     def __init__(
         self,
@@ -100,9 +107,14 @@ class SimulatedCluster:
         self.seed, self.trace = seed, trace
         self.now_s = 0.0
         self.events: Counter[str] = Counter()
+        self.harmed_tasks: set[str] = set()
+        """Tasks of which fragments were lost or spoiled."""
+        self._invariants = Invariants()
+        self._turns = 0
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._pushed = 0
-        self.workload: Workload = workload or make_workload(self.random, extras, random.Random(f"windows/{seed}"))
+        windows, variety = random.Random(f"windows/{seed}"), random.Random(f"variety/{seed}") if self.varied else None
+        self.workload: Workload = workload or make_workload(self.random, extras, windows, variety)
         self.workers: dict[str, SimWorker] = {}
         self.pipes: dict[tuple[str, str], Pipe] = {}
         self._pipe_number = 0
@@ -122,8 +134,9 @@ class SimulatedCluster:
             self.events["little may be retained"] += 1
         if any(isinstance(operator.logic, Linger) for operator in self.workload.graph.operators):
             self.events["timers"] += 1
-        if any(operator.name == "window" for operator in self.workload.graph.operators):
-            self.events["windows"] += 1
+        for operator in self.workload.graph.operators:
+            if operator.name in SITUATIONS:
+                self.events[SITUATIONS[operator.name]] += 1
         self.delay_s = self.random.choice([0.001, 0.01, 0.05])
         self.style = style or self.random.choices(list(STYLES), list(STYLES.values()))[0]
         if self.style != MIXED:
@@ -398,10 +411,14 @@ class SimulatedCluster:
         for pipe in list(self.pipes.values()):
             if pipe.open and worker.name in (pipe.dialler, pipe.acceptor):
                 due_s = pipe.due_s[pipe.dialler == worker.name]
-                if due_s > self.now_s and self._extras.random() < 0.5:
+                if due_s > self.now_s and self._arrives_anyway(pipe):
                     self.at(due_s, lambda pipe=pipe: self._cut(pipe))  # type: ignore[misc]
                 else:
                     self._cut(pipe)
+
+    def _arrives_anyway(self, pipe: Pipe) -> bool:
+        """Whether what was on its way when its sender ended arrives."""
+        return self._extras.random() < 0.5
 
     def _cut(self, pipe: Pipe) -> None:
         if not pipe.open:
@@ -431,7 +448,13 @@ class SimulatedCluster:
         worked = bool(self._as_process(worker, machine.run_pass)) if worker.running else False
         if not worker.alive:
             return
-        for peer, ours, frame in list(machine.outgoing()):
+        leaving = list(machine.outgoing())
+        worker.turns += 1
+        if self.validate_every and worker.turns % self.validate_every == 0:
+            machine.validate()
+            for peer in {peer for peer, ours, frame in leaving if ours and frame.body}:
+                machine.validate_sent(peer)
+        for peer, ours, frame in leaving:
             pipe = self.pipes.get((worker.name, peer) if ours else (peer, worker.name))
             if pipe is not None and pipe.open:
                 self._send(pipe, ours, frame)
@@ -441,9 +464,9 @@ class SimulatedCluster:
         if progress:
             self._to_coordinator(worker, lambda: self.coordinator.progressed(self.name, progress))
         self._tell_relieved(worker, machine)
-        worker.turns += 1
-        if worker.turns % VALIDATE_EVERY == 0:
-            machine.validate()
+        self._turns += 1
+        if self.validate_every and self._turns % (VALIDATE_ALL * self.validate_every) == 0:
+            self.validate()
         if any((worker.name, peer) not in self.pipes for peer in machine.out_links):
             self._dial_later(worker)
         if worked:
@@ -457,6 +480,25 @@ class SimulatedCluster:
             version = machine.deployment.version
             self._to_coordinator(worker, lambda: self.coordinator.finished(self.name, worker.name, version))
             self.after(REPORT_S, lambda: self._tell_again(worker))
+
+    def is_well(self) -> bool:
+        """Nothing is being recovered from; a cluster without faults always is."""
+        return True
+
+    def validate(self) -> None:
+        """Check what must hold between workers, and in the coordinator."""
+        self.coordinator.validate()
+        machines = {
+            worker.name: worker.machine
+            for worker in self.workers.values()
+            if worker.machine is not None and worker.alive and not worker.cut_off and worker.name in self.record.workers
+        }
+
+        def idle(source: str, target: str) -> bool:
+            pipe = self.pipes.get((source, target))
+            return pipe is not None and pipe.open and pipe.due_s[True] < self.now_s
+
+        self._invariants.check(self.record, machines, self.is_well(), self.harmed_tasks, idle)
 
     def _tell_relieved(self, worker: SimWorker, machine: WorkerMachine) -> None:
         version = machine.deployment.version

@@ -7,7 +7,7 @@ broadcast to two sinks, which must agree on everything that they were told.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from rstream.errors import SinkFenced
 from rstream.event_time import EventTime
 from rstream.graph import Graph
 from rstream.groupings import Grouping
+from rstream.lab.fault_bolts import TALLY, StateOf, check_state, check_tallies, make_tally, point_out
 from rstream.operators.sinks import Collect
 from rstream.operators.windows import Sliding
 from rstream.topology import Topology
@@ -30,6 +31,8 @@ class Workload:
     graph: Graph
     check: Callable[[Mapping[str, list[Any]]], str]
     """An empty string if the results are right, else what is wrong."""
+    check_state: Callable[[StateOf], str] | None = None
+    """The same for the state of keyed tasks at the end."""
 
 
 class Number(Bolt):
@@ -150,14 +153,20 @@ def numbered_index_of(value: Any) -> Any:
 
 
 WINDOW = Sliding(60, 20)
+VARIETY = 0.2
+"""So many topologies have a direct grouping, and so many state of other kinds."""
 
 
 def make_workload(
-    rng: random.Random, extras: random.Random | None = None, windows: random.Random | None = None
+    rng: random.Random,
+    extras: random.Random | None = None,
+    windows: random.Random | None = None,
+    variety: random.Random | None = None,
 ) -> Workload:
-    """A random topology of 4 to 6 operators.
+    """A random topology of 4 to 7 operators.
 
-    `extras` draws timers for some, `windows` windows by event time: the rest of a seed stays the same.
+    `extras` draws timers for some, `windows` windows by event time, `variety` direct grouping and state of other kinds:
+    the rest of a seed stays the same.
     """
     topology = Topology("faulty")
     stamp = None
@@ -182,12 +191,18 @@ def make_workload(
                 mapped.append(stream.grouped(grouping).map(f"map{number}", _same, parallelism=tasks))
         streams = mapped
     merged = topology.merge("merge", *streams) if len(streams) > 1 else streams[0]
-    numbered = merged.grouped(_any_grouping(rng)).process("number", Number(), parallelism=rng.randint(1, 3))
+    grouped, tasks = merged.grouped(_any_grouping(rng)), rng.randint(1, 3)
+    if variety is not None and variety.random() < VARIETY:
+        grouped = point_out(grouped, variety, tasks)
+    numbered = grouped.process("number", Number(), parallelism=tasks)
     counted = numbered.key_by("key", key_of).process("count", CountKeys(), parallelism=rng.randint(1, 4))
     sinks = {"counts": counted, "left": numbered.grouped(groupings.All()), "right": numbered.grouped(groupings.All())}
     if windows is not None and stamp is not None:
         cut = numbered.key_by("window key", key_of).window(WINDOW, time=numbered_index_of)
         sinks["windows"] = cut.count("window", parallelism=windows.randint(1, 4))
+    tally = make_tally(variety) if variety is not None and variety.random() < VARIETY else None
+    if tally is not None and variety is not None:
+        sinks["tallies"] = numbered.key_by("tally key", key_of).process(TALLY, tally, parallelism=variety.randint(1, 3))
     stores: dict[str, Store] = {}
     for name, grouped in sinks.items():
         if rng.random() < 0.6:
@@ -197,10 +212,14 @@ def make_workload(
         else:
             grouped.sink(name, Collect())
     expected = {(f"s{number}", index) for number in range(len(sizes)) for index in range(per_source)}
-    return Workload(
-        topology.build(),
-        lambda results: check({**results, **{name: store.rows for name, store in stores.items()}}, expected),
-    )
+    totals = Counter(index % KEYS for _, index in expected)
+
+    def check_all(results: Mapping[str, list[Any]]) -> str:
+        found = {**results, **{name: store.rows for name, store in stores.items()}}
+        problem = check(found, expected)
+        return problem or (check_tallies(found["tallies"], tally.ttl_s, totals) if tally is not None else "")
+
+    return Workload(topology.build(), check_all, lambda state_of: check_state(state_of, totals, tally is not None))
 
 
 def _same(value: Any) -> Any:

@@ -199,16 +199,17 @@ def no_witness(patch: Patch) -> None:
 
 
 def keep_answers_of_a_replaced_round(patch: Patch) -> None:
-    """R3: what a worker said of a task in an earlier round, be it of an earlier recovery, counts and not what it says
-    now. (Kept only while the task is lost, 160 schedules found nothing.)"""
+    """R3: when a round replaces an open one, what a worker said then of a task that is still lost counts."""
     fence_all, fenced = CoordinatorMachine._fence_all, CoordinatorMachine.fenced
     kept: dict[tuple[int, str, TaskId], LostTask] = {}
 
     def remember(self: CoordinatorMachine, record: TopologyRecord, lost: Any = ()) -> Any:
-        if record.round is not None:
+        if record.round is None:
+            kept.clear()
+        else:
             for worker, answer in record.round.answers.items():
                 for task, known in answer.items():
-                    kept[id(self), worker, task] = known
+                    kept.setdefault((id(self), worker, task), known)
         return fence_all(self, record, lost)
 
     def old_first(self: CoordinatorMachine, topology: str, worker: str, number: int, answer: Any, ended: Any) -> Any:

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import pytest
 
-from rstream.lab.faults import FAULTS, Schedule, run_schedules
+from rstream.lab import fault_seeds
+from rstream.lab.fault_seeds import FAULTS_MIN, Drawn, run_seed, run_seeds
+from rstream.lab.fault_summary import Summary
+from rstream.lab.faults import Schedule
 
 SEEDS = 24
 
 
-def test_every_schedule_of_a_fixed_set_is_exact() -> None:
-    outcomes = list(run_schedules(1000, SEEDS))
-    assert [(each.seed, each.verdict) for each in outcomes if not each.exact] == []
-    happened: Counter[str] = sum((each.events for each in outcomes), Counter())
-    assert set(FAULTS) <= set(happened)
+@pytest.fixture(scope="module")
+def fixed_set() -> Summary:
+    return Summary(list(run_seeds(1000, SEEDS)))
+
+
+def test_every_schedule_of_a_fixed_set_is_exact_or_stops_loudly_beyond_the_guarantee(fixed_set: Summary) -> None:
+    assert [(each.seed, each.verdict) for each in fixed_set.failed] == []
+    assert fixed_set.exact + fixed_set.stopped == SEEDS
+
+
+def test_every_situation_comes_up_in_the_fixed_set_and_every_schedule_has_two_faults(fixed_set: Summary) -> None:
+    assert fixed_set.rare == []
+    assert fixed_set.few == []
+
+
+def test_a_schedule_in_which_too_little_happened_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Drawn, "_top_up", lambda self: None)
+    attempts: list[int] = []
+    first = Drawn.__init__
+
+    def counted(self: Drawn, seed: int, attempt: int = 0) -> None:
+        attempts.append(attempt)
+        first(self, seed, attempt, **({"faults": 0} if not attempt else {}))
+
+    monkeypatch.setattr(Drawn, "__init__", counted)
+    assert run_seed(1002).faults >= FAULTS_MIN
+    assert attempts == [0, 1]
+
+
+def test_whatever_a_schedule_raises_is_a_failure_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise TypeError("no such thing")
+
+    monkeypatch.setattr(fault_seeds.Drawn, "_turn", refuse)
+    summary = Summary([run_seed(1001)])
+    assert [(each.seed, each.verdict) for each in summary.failed] == [(1001, "broke: TypeError('no such thing')")]
 
 
 def test_a_source_that_replays_a_change_of_receivers_sends_its_watermarks_where_it_sent_them_before() -> None:
@@ -22,5 +56,5 @@ def test_a_source_that_replays_a_change_of_receivers_sends_its_watermarks_where_
 
 
 def test_a_seed_replays_identically() -> None:
-    first, again = Schedule(1003).run(), Schedule(1003).run()
+    first, again = run_seed(1003), run_seed(1003)
     assert (first.verdict, first.events, first.virtual_s) == (again.verdict, again.events, again.virtual_s)

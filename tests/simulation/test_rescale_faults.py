@@ -11,7 +11,7 @@ import pytest
 from rstream.core.keyed_task import KeyedBoltTask
 from rstream.core.ownership import Ownership
 from rstream.lab.faults import run_schedules
-from tests.simulation.test_mutants import found_within
+from tests.simulation.mutation import found_within
 
 
 def test_changes_of_a_fixed_set_are_exact() -> None:

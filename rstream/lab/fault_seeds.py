@@ -1,0 +1,93 @@
+"""What a seed of `rstream lab faults` is: a schedule of any kind, with at least two faults that happened.
+
+Most keep to what the guarantee is for, one failing domain at a time. Some are beyond it: any set of workers ends at any
+moment. Those have to be exact too or stop loudly; what they may never be is wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from rstream.core.records import OVER
+from rstream.lab.fault_cluster import SimWorker
+from rstream.lab.fault_rounds import RoundBreaker
+from rstream.lab.faults import FAULTS, Outcome, judged
+
+BEYOND = "beyond the guarantee"
+FAULTS_MIN = 2
+ATTEMPTS_MAX = 4
+BEYOND_SHARE = 0.06
+LATE_SHARE = 0.15
+
+
+class Drawn(RoundBreaker):
+    """One seed. An attempt after the first is one whose faults come early, for those of the first met nothing."""
+
+    varied = True
+
+    def __init__(self, seed: int, attempt: int = 0, **options: Any) -> None:
+        self.more = random.Random(f"more/{seed}/{attempt}")
+        self.beyond = self.more.random() < BEYOND_SHARE
+        self._topped_up = False
+        super().__init__(seed, **options)
+        if self.beyond:
+            self.events[BEYOND] += 1
+            for _ in range(self.more.randint(1, 3)):
+                self.after(0.02 + self.more.uniform(0.0, 20 * self.delay_s), self._wreck)
+        elif self.more.random() < LATE_SHARE:
+            self.plan_late_end()
+        for _ in range(FAULTS_MIN if attempt else 0):
+            self.after(0.02 + self.more.uniform(0.0, 4 * self.delay_s), self._fault)
+
+    def run(self) -> Outcome:
+        outcome = super().run()
+        outcome.beyond, outcome.faults = self.beyond, self.faults
+        return outcome
+
+    def _wreck(self) -> None:
+        """Any workers end at once, whatever else goes on."""
+        hosts = [each for each in self.workers.values() if self._is_member(each)]
+        if self.record.state in OVER or not hosts:
+            return
+        for victim in self.more.sample(hosts, self.more.randint(1, len(hosts))):
+            self._crash(victim)
+        self._happened("crash of any")
+
+    def is_well(self) -> bool:
+        return self.beyond or super().is_well()
+
+    def validate(self) -> None:
+        """Beyond the guarantee little of it holds; what counts is that the end is exact or loud."""
+        if not self.beyond:
+            super().validate()
+
+    def _survivable(self, victims: list[SimWorker]) -> bool:
+        return self.beyond or super()._survivable(victims)
+
+    def _turn(self, worker: SimWorker) -> None:
+        super()._turn(worker)
+        if not self._topped_up and worker.machine is not None and any(each.ended for each in worker.machine.sources):
+            self._topped_up = True
+            self._top_up()
+
+    def _top_up(self) -> None:
+        """Half of the input is read, and too little has happened: more has to."""
+        if self.faults < FAULTS_MIN and self.record.state not in OVER:
+            self._fault(self.more.choices(list(FAULTS), list(FAULTS.values()))[0])
+            self.after(max(self.delay_s, 0.005), self._top_up)
+
+
+def run_seed(seed: int) -> Outcome:
+    """Run one seed; it is drawn again while fewer than two faults happened."""
+    for attempt in range(ATTEMPTS_MAX):
+        outcome = judged(seed, lambda attempt=attempt: Drawn(seed, attempt))  # type: ignore[misc]
+        if outcome.faults >= FAULTS_MIN or not outcome.passed:
+            break
+    return outcome
+
+
+def run_seeds(start: int, count: int) -> Iterable[Outcome]:
+    """Run seeds start .. start + count - 1."""
+    return map(run_seed, range(start, start + count))
