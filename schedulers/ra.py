@@ -143,9 +143,7 @@ class RaStream:
             view, joint_graph(view), limits, nodes, available, np.concatenate([np.zeros(0, np.int64), *running])
         )
 
-    def _trigger(
-        self, here: Situation, rates: Mapping[str, float], memory: Memory, since_s: float
-    ) -> tuple[str, str]:
+    def _trigger(self, here: Situation, rates: Mapping[str, float], memory: Memory, since_s: float) -> tuple[str, str]:
         """Why to plan, or why not; one of the two is empty.
 
         The first plan follows the first full statistics period whatever the loads are: it may keep every task where
