@@ -1,7 +1,10 @@
 """PSPS's load-aware grouping: every tuple goes to the active replica with the least utilisation.
 
-The sender keeps the utilisations; the policy resets them once per interval. With several senders each sees only its
-own share of the tuples, so it steps by the number of senders (PS-8).
+One rule for the live router and the lab's model. The sender keeps the utilisations, each tuple adds its share of the
+interval, and with several senders each sees only its own part of the tuples, so that it steps by the number of senders
+(PS-8). Their start values are `backlog`, anew at each interval: the part of it that a replica needs for what already
+waits before it. Eq 5 (`utilisation`) is the past interval's: begun with that, a replica which was idle or has just been
+switched on gets every tuple until it has as much behind it as the others, which idle meanwhile.
 """
 
 from __future__ import annotations
@@ -16,6 +19,15 @@ def utilisation(processed: Sequence[float], service_s: float, interval_s: float)
     [0.96, 0.48, 0.0]
     """
     return [count * service_s / interval_s for count in processed]
+
+
+def backlog(queued: Sequence[float], service_s: float, interval_s: float) -> list[float]:
+    """Where the utilisations start in an interval: what waits before each replica, as a share of the interval.
+
+    >>> backlog([300, 0], 0.05, 30.0)
+    [0.5, 0.0]
+    """
+    return [count * service_s / interval_s for count in queued]
 
 
 class LoadBalancer:
@@ -34,10 +46,12 @@ class LoadBalancer:
 
     def choose(self) -> int:
         """The replica for the next tuple: the least utilised, the lowest index on ties; all full: round robin."""
-        least = min(range(len(self.utilisations)), key=self.utilisations.__getitem__)
-        if self.utilisations[least] >= 1.0:
-            chosen = self.turn % len(self.utilisations)
+        use = self.utilisations
+        least = min(use)
+        if least >= 1.0:
+            chosen = self.turn % len(use)
             self.turn += 1
-            return chosen
-        self.utilisations[least] += self.step
-        return least
+        else:
+            chosen = use.index(least)
+            use[chosen] += self.step
+        return chosen

@@ -106,9 +106,11 @@ class RaStream:
         """Partition, scale and place, if there is a reason to."""
         here = self._situation(view)
         rates = {topology.name: view.rate(topology.source_count) for topology in view.topologies}
-        trigger, why_not = self._trigger(here, rates, memory)
+        since_s = memory.get("since_s", view.start_s)
+        trigger, why_not = self._trigger(here, rates, memory, since_s)
         if why_not:
-            return Plan(reasons=(Reason("cluster", why_not, self._inputs(here, rates)),)), memory
+            why = (Reason("cluster", why_not, self._inputs(here, rates)),)
+            return Plan(reasons=why), {**memory, "since_s": since_s}
         place, reason = self._place(here, rates, trigger, rng)
         plans = {
             topology.name: TopologyPlan(placement=changed)
@@ -117,7 +119,7 @@ class RaStream:
         }
         taken, released = _node_changes(view, plans)
         plan = Plan(plans, nodes_taken=taken, nodes_released=released, reasons=(reason,))
-        return plan, {"rates": rates, "at_s": view.end_s if plans else memory.get("at_s")}
+        return plan, {"rates": rates, "at_s": view.end_s if plans else memory.get("at_s"), "since_s": since_s}
 
     def _situation(self, view: View) -> Situation:
         parameters = self.parameters
@@ -141,14 +143,22 @@ class RaStream:
             view, joint_graph(view), limits, nodes, available, np.concatenate([np.zeros(0, np.int64), *running])
         )
 
-    def _trigger(self, here: Situation, rates: Mapping[str, float], memory: Memory) -> tuple[str, str]:
-        """Why to plan, or why not; one of the two is empty."""
+    def _trigger(self, here: Situation, rates: Mapping[str, float], memory: Memory, since_s: float) -> tuple[str, str]:
+        """Why to plan, or why not; one of the two is empty.
+
+        The first plan follows the first full statistics period whatever the loads are: it may keep every task where
+        it is, but the rates that it saw are those that the trigger compares with from then on.
+        """
         if not here.graph.size or not here.nodes:
             return "", "there is nothing to place, or no node to place it on"
         if not here.complete:
             return "some tasks have no live node", ""
         if not any(rates.values()):
             return "", "nothing has been measured yet"
+        if "rates" not in memory:
+            if here.view.end_s - since_s < self.parameters.interval_s - 1e-6:
+                return "", "the first statistics period is not over"
+            return "the first statistics period is over", ""
         at_s, used = memory.get("at_s"), here.used
         if at_s is not None and here.view.end_s - at_s < self.parameters.cooldown_s - 1e-6:
             return "", "the cooldown has not passed"
@@ -156,9 +166,10 @@ class RaStream:
             return f"a node carries {used.max():.2f}, more than {self.parameters.over}", ""
         if used.mean() < self.parameters.under - 1e-9:
             return f"used nodes carry {used.mean():.2f} on average, less than {self.parameters.under}", ""
-        for name, before in memory.get("rates", {}).items():
-            if moved(before, rates.get(name, 0.0), self.parameters.trigger):
-                return f"the source rate of {name} moved from {before:.0f} to {rates.get(name, 0.0):.0f}", ""
+        for name, rate in rates.items():
+            before = memory["rates"].get(name, 0.0)
+            if moved(before, rate, self.parameters.trigger):
+                return f"the source rate of {name} moved from {before:.0f} to {rate:.0f}", ""
         return "", "every used node is in its band and the rates are steady"
 
     def _place(

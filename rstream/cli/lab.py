@@ -55,7 +55,7 @@ def list_experiments(as_json: bool) -> None:
 @lab.command("run")
 @click.option("--experiment", "identity", required=True, metavar="ID", help="Which one: see `rstream lab list`.")
 @click.option("--policies", metavar="A,B", help="Run these policies instead of the experiment's own.")
-@click.option("--seed", type=int, help="Run one seed only (default: five, and their median).")
+@click.option("--seed", type=click.IntRange(min=0), help="Run one seed only (default: five, and their median).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report.")
 def run_one(identity: str, policies: str | None, seed: int | None, as_json: bool, report: Path | None) -> None:
@@ -88,7 +88,9 @@ def run_one(identity: str, policies: str | None, seed: int | None, as_json: bool
 @click.option("--recorded", metavar="NAME", help="Replay what this topology of the cluster has lived through instead.")
 @ADDRESS
 @click.option("--policies", metavar="A,B", help="Compare these (default: all).")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the noise on the trace.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the noise on the trace."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report.")
 def compare_policies(
@@ -175,8 +177,8 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, so that stdout stays the result alone."""
+def _progress(what: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar on stderr, so that stdout stays the result alone; it moves within a run as virtual time passes."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 from rstream.core.live_changes import can_change
 from rstream.core.records import TopologyRecord
+from rstream.schedulers.balancing import backlog
 from rstream.schedulers.base import TopologyView, View
 
 UNEVEN = 0.1
-"""From this difference of use between two replicas on, their senders are told to prefer the less used one."""
+"""From this difference on, as a share of the interval, between what waits before two replicas, their senders are told.
+
+Each telling is a version that every sender passes, so that an even load needs none.
+"""
 
 
 def pool_of(record: TopologyRecord, name: str, slots: int) -> int:
@@ -45,7 +49,7 @@ def missing_replicas(record: TopologyRecord, slots: int) -> dict[str, int]:
 
 
 class Balance(NamedTuple):
-    """The measured use of a step's active replicas, and what one tuple of a sender adds to it in an interval."""
+    """What waits before a step's active replicas, and what one tuple of a sender adds, as shares of an interval."""
 
     operator: str
     use: list[float]
@@ -53,14 +57,13 @@ class Balance(NamedTuple):
 
 
 def balances(view: View, topology: TopologyView) -> Iterator[Balance]:
-    """What to tell the senders of steps with a load-balanced input whose replicas are unevenly used."""
+    """What to tell the senders of steps with a load-balanced input before whose replicas unequal work waits."""
     for operator in topology.operators:
         senders = [edge.source for edge in topology.parents(operator.name) if edge.grouping == "load_balanced"]
         rows = topology.rows(operator.name, active=True)
         if not senders or len(rows) < 2 or view.window_s <= 0:
             continue
-        waiting = topology.tasks.queue[rows] * topology.service_s(operator.name)
-        use = ((topology.tasks.busy_s[rows] + waiting) / view.window_s).tolist()
+        use = backlog(topology.tasks.queue[rows].tolist(), topology.service_s(operator.name), view.window_s)
         if max(use) - min(use) > UNEVEN:
             many = sum(topology.active(name) for name in senders)
             yield Balance(operator.name, use, many * topology.service_s(operator.name) / view.window_s)

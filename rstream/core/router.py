@@ -14,6 +14,7 @@ from rstream.core.versions import SlotMap, Span, Version
 from rstream.errors import RunError
 from rstream.groupings import Grouping
 from rstream.keys import slot_of, stable_hash
+from rstream.schedulers.balancing import LoadBalancer
 
 ROUTE_CACHE_MAX = 1_000_000
 """Keys whose route is remembered; beyond it the cache starts anew."""
@@ -207,44 +208,36 @@ class ByName(Router):
 
 
 class ByLoad(Router):
-    """PSPS, algorithm 1: the replica with the least predicted use; round robin once all are full.
+    """PSPS, algorithm 1 (`schedulers.balancing`): the replica with the least use; round robin once all are full.
 
-    `reset` gives the measured use of each replica and the step that one tuple adds, at each interval.
+    A version with measured figures starts the interval: `use` is what waits before each replica and `use_step` what one
+    tuple adds. A version without them is a change of replicas: figures of before say nothing of after it, so that all
+    start at 0 with the step known so far. Until a first interval has been measured all count as full: round robin.
     """
 
     def __init__(self, channels: Sequence[OutChannel]) -> None:
         super().__init__(channels)
-        self.use = [0.0] * len(channels)
-        self.step = 0.0
-        self.position = 0
+        self.reset([0.0] * len(channels), 0.0)
 
     def state(self) -> Any:
-        return [self.use, self.step, self.position]
+        return [list(self.balancer.utilisations), self.balancer.step, self.balancer.turn]
 
     def restore(self, state: Any) -> None:
-        self.use, self.step, self.position = list(state[0]), state[1], state[2]
+        self.balancer = LoadBalancer(state[0], state[1], state[2])
 
     def apply(self, version: Version, channels: Sequence[OutChannel]) -> None:
         super().apply(version, channels)
-        self.position = 0
-        self.reset(version.use or [0.0] * len(self.channels), version.use_step)
+        self.reset(version.use or [0.0] * len(self.channels), version.use_step or self.balancer.step)
 
     def reset(self, use: Sequence[float], step: float) -> None:
-        """Start an interval with these uses; `step` is senders x service time / interval."""
-        self.use, self.step = list(use), step
+        """Start an interval with these uses; `step` is senders x service time / interval, 0 while it is not known."""
+        self.balancer = LoadBalancer(use if step else [1.0] * len(use), step)
 
     def push(self, values: list[Any], kind: int, born_s: float) -> None:
         self._note_all(kind, born_s)
-        use, step = self.use, self.step
+        choose = self.balancer.choose
         for value in values:
-            least = min(use)
-            if least >= 1.0 or step == 0.0:
-                chosen = self.position
-                self.position = (self.position + 1) % len(use)
-            else:
-                chosen = use.index(least)
-                use[chosen] += step
-            self.channels[chosen].pending.append(value)
+            self.channels[choose()].pending.append(value)
         self._forget_empty()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from rich.table import Table
@@ -12,11 +12,12 @@ from rstream.lab.calibration import TIERS
 from rstream.lab.experiment import SEEDS, Case
 from rstream.lab.runner import Job, run_jobs
 from rstream.lab.simulate import Control, Run, Setup
-from rstream.lab.spec import ClusterSpec, TopologySpec
+from rstream.lab.spec import ClusterSpec, EdgeSpec, OperatorSpec, TopologySpec
 from rstream.lab.trace import Trace
 
 POLICIES = ("static", "even", "rstorm", "drs", "sp-ant", "dabs", "es", "ra", "psps", "me", "sl")
 PROCESSED_SLACK = 0.005  # systems that process equally much, within half a percent, are ranked by latency
+HAND_ON_S = 1e-6  # what a source that does no work takes per tuple
 LATENCY_SLACK = 0.05  # and within five percent of the best latency by cost
 
 
@@ -135,15 +136,38 @@ def compare(
     seeds: Sequence[int] = SEEDS[:1],
     *,
     processes: int | None = None,
-    done: Callable[[int, int], None] | None = None,
+    done: Callable[[float, int], None] | None = None,
 ) -> Comparison:
     """Run every policy on the same trace, cluster and start."""
+    topology = fed(topology)
     setup = Setup(cluster, (topology,), (trace,), TIERS, step_s=step_for(trace, topology))
     case = Case(topology.name, setup, tuple(Control(policy) for policy in policies))
     jobs = [Job(case, control, seed) for control in case.controls for seed in seeds]
     runs = run_jobs(jobs, processes=processes, done=done)
     grouped = [runs[at : at + len(seeds)] for at in range(0, len(runs), len(seeds))]
     return Comparison(tuple(score(group) for group in grouped), tuple(group[0] for group in grouped))
+
+
+def fed(topology: TopologySpec) -> TopologySpec:
+    """The topology behind a source that only hands on, so that its first operators are bolts to every policy.
+
+    What has no parent is a source in the view, which some policies never resize and others do: the comparison would be
+    of that.
+
+    >>> [(op.name, op.kind) for op in fed(TopologySpec("t", (OperatorSpec("read", 0.001),), ())).operators]
+    [('input', 'source'), ('read', 'bolt')]
+    """
+    first = [root for root in topology.roots() if topology.operator(root).kind == "bolt"]
+    if len(first) < len(topology.roots()):
+        return topology  # it has its own source
+    taken = {operator.name for operator in topology.operators}
+    name = next(name for name in ("input", *(f"input{at}" for at in range(len(taken)))) if name not in taken)
+    source = OperatorSpec(name, HAND_ON_S, kind="source")
+    edges = tuple(
+        EdgeSpec(name, root, 1.0 / len(first), "fields" if topology.operator(root).keyed else "shuffle")
+        for root in first
+    )
+    return replace(topology, operators=(source, *topology.operators), edges=(*edges, *topology.edges))
 
 
 def step_for(trace: Trace, topology: TopologySpec) -> float:

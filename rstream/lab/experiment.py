@@ -161,6 +161,39 @@ def order(
     return check
 
 
+def least(
+    name: str, case: str, policies: Sequence[str], measure: Callable[[Run], float], *, note: str = ""
+) -> Callable[[Outcome], Check]:
+    """The first system's measure is the smallest; nothing is asked of the others among themselves."""
+
+    def check(outcome: Outcome) -> Check:
+        figures = [outcome.figure(case, policy, measure) for policy in policies]
+        good = all(figures[0].median <= other.median * (1 + 1e-9) for other in figures[1:])
+        ours = ", ".join(f"{policy} {shown(figure)}" for policy, figure in zip(policies, figures, strict=True))
+        return Check(name, f"{policies[0]} least", ours, "the least", graded(good), note=on_miss(note, good))
+
+    return check
+
+
+def grows(
+    name: str,
+    points: Sequence[tuple[str, str, Callable[[Run], float]]],
+    *,
+    paper: str = "grows",
+    note: str = "",
+    fitted: bool = False,
+) -> Callable[[Outcome], Check]:
+    """A measure grows from each point to the next; a point is a case, a policy and what is measured there."""
+
+    def check(outcome: Outcome) -> Check:
+        figures = [outcome.figure(*point) for point in points]
+        good = all(one.median < other.median for one, other in itertools.pairwise(figures))
+        ours = " -> ".join(shown(figure) for figure in figures)
+        return Check(name, paper, ours, "grows at every step", graded(good, fitted), note=on_miss(note, good))
+
+    return check
+
+
 def ratio(
     name: str,
     case: str,
@@ -170,9 +203,13 @@ def ratio(
     tolerance: float = 0.30,
     *,
     note: str = "",
+    always: bool = False,
     fitted: bool = False,
 ) -> Callable[[Outcome], Check]:
-    """The first system's measure over the second's is the paper's ratio, at most `tolerance` worse; better passes."""
+    """The first system's measure over the second's is the paper's ratio, at most `tolerance` worse; better passes.
+
+    The note explains a miss, unless it is `always` to be said.
+    """
 
     def check(outcome: Outcome) -> Check:
         tops, bottoms = outcome.of(case, over[0]), outcome.of(case, over[1])
@@ -180,7 +217,9 @@ def ratio(
         good = figure.median >= paper * (1.0 - tolerance) and figure.median > 1.0  # the order is required too
         rule = f"above 1, and at least {paper:g} less {tolerance:.0%}"
         verdict = graded(good, fitted)
-        return Check(name, f"{paper:g}", shown(figure), rule, verdict, figure.median / paper, on_miss(note, good))
+        return Check(
+            name, f"{paper:g}", shown(figure), rule, verdict, figure.median / paper, on_miss(note, good and not always)
+        )
 
     return check
 

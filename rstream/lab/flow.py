@@ -229,7 +229,7 @@ class Flow:
         world.values["arriving"] += inflow[world.op] * shares
 
     def _balanced_shares(self, op: int, amount: float, shares: Floats) -> Floats:
-        """PSPS's grouping as a fluid: pour into the least used replicas up to level 1, the rest evenly."""
+        """PSPS's grouping (`schedulers.balancing`) as a fluid: fill the least used up to level 1, the rest evenly."""
         world = self.world
         rows = np.flatnonzero((world.op == op) & world.active)
         level = world.values["credit"]
@@ -248,10 +248,13 @@ class Flow:
         return out
 
     def start_interval(self, interval_s: float) -> None:
-        """Reset the load-balancing grouping's U from what each replica processed in the interval (eq 5)."""
+        """Start the load-balancing grouping's U as the live router does: from what waits, or 0 after a change."""
         world = self.world
         self.interval_s = interval_s
-        world.values["credit"] = world.values["processed"] * world.op_service[world.op] / interval_s
+        level = world.values["credit"]
+        level[:] = np.where(
+            world.resized[world.op], 0.0, world.values["queue"] * world.op_service[world.op] / interval_s
+        )
 
     def _account(self, done: Floats, dt: float) -> None:
         values, keep = self.world.values, float(np.exp(-dt / SMOOTH_S))

@@ -151,7 +151,7 @@ class Monitor:
             kind="sink" if operator.name in targets - sources else ("bolt" if operator.name in targets else "source"),
             stateful=operator.stateful,
             keyed=operator.keyed,
-            parallelism_max=operator.parallelism_max,
+            parallelism_max=operator.parallelism if operator.kind == "source" else operator.parallelism_max,
             pool=operator.pool,
             state_bytes=operator.state_bytes,
             received_samples=tuple(float(sample.received[op]) for sample in self._samples),

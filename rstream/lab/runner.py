@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from multiprocessing import Array
+from typing import Any
 
 from rstream.lab.experiment import SEEDS, Case, Check, Experiment, Outcome
 from rstream.lab.simulate import Control, Run, simulate
+
+LOOK_S = 0.5  # how often the bar is told how far the runs are
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,11 @@ class Job:
         """Equal for jobs that give the same run."""
         return pickle.dumps((self.case.setup, self.control, self.case.first_s, self.seed))
 
-    def run(self) -> Run:
-        """Make it."""
-        return simulate(self.case.setup, self.control, self.seed, first_s=self.case.first_s)
+    def run(self, passed: Callable[[float], None] | None = None) -> Run:
+        """Make it; `passed` hears which part of its virtual time is over."""
+        setup = self.case.setup
+        tell = None if passed is None else (lambda time_s: passed(time_s / setup.end_s))
+        return simulate(setup, self.control, self.seed, tell, self.case.first_s)
 
 
 @dataclass
@@ -47,10 +53,10 @@ def run_experiment(
     seeds: Sequence[int] = SEEDS,
     *,
     processes: int | None = None,
-    done: Callable[[int, int], None] | None = None,
+    done: Callable[[float, int], None] | None = None,
     memo: dict[bytes, Run] | None = None,
 ) -> Result:
-    """All runs of an experiment and its checks; `done` hears how many of how many runs are finished.
+    """All runs of an experiment and its checks; `done` hears how many of how many runs are over, begun ones in part.
 
     `memo` keeps runs between experiments: many rows of a paper compare with the same run.
     """
@@ -69,7 +75,7 @@ def run_experiment(
 
 
 def run_jobs(
-    jobs: Sequence[Job], *, processes: int | None = None, done: Callable[[int, int], None] | None = None
+    jobs: Sequence[Job], *, processes: int | None = None, done: Callable[[float, int], None] | None = None
 ) -> list[Run]:
     """Make all runs, in the order asked; in this process when one is enough."""
     workers = min(processes or os.cpu_count() or 1, len(jobs))
@@ -77,13 +83,22 @@ def run_jobs(
     if workers <= 1:
         results = []
         for at, job in enumerate(jobs):
-            results.append(job.run())
+            results.append(job.run(lambda part, at=at: tell(at + part, len(jobs))))  # type: ignore[misc]
             tell(at + 1, len(jobs))
         return results
-    with ProcessPoolExecutor(workers) as pool:
-        futures = {pool.submit(Job.run, job): at for at, job in enumerate(jobs)}
-        found: dict[int, Run] = {}
-        for future in as_completed(futures):
-            found[futures[future]] = future.result()
-            tell(len(found), len(jobs))
-    return [found[at] for at in range(len(jobs))]
+    parts = Array("d", len(jobs), lock=False)
+    with ProcessPoolExecutor(workers, initializer=_PARTS.append, initargs=(parts,)) as pool:
+        futures = [pool.submit(_run, job, at) for at, job in enumerate(jobs)]
+        open_runs = set(futures)
+        while open_runs:
+            _, open_runs = wait(open_runs, LOOK_S, FIRST_COMPLETED)
+            tell(sum(1.0 if future.done() else parts[at] for at, future in enumerate(futures)), len(jobs))
+    return [future.result() for future in futures]
+
+
+# In a process of the pool: where each run notes how far it is, for the bar of the process that started it.
+_PARTS: list[Any] = []
+
+
+def _run(job: Job, at: int) -> Run:
+    return job.run(lambda part: _PARTS[-1].__setitem__(at, part))

@@ -138,6 +138,7 @@ def simulate(
                 progress(now_s)
         if step % per_tick == 0 and now_s >= first_s - 1e-9:
             view = monitor.view(now_s)
+            world.resized[:] = False
             plan, memory = policy.plan(view, memory, rng)
             if plan:
                 moves = executor.apply(view, plan, now_s)

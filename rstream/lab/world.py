@@ -25,7 +25,7 @@ COLUMNS = (
     "ready_s",  # paused until this time
     "busy",  # share of time busy, smoothed over about a second
     "flow",  # tuples/s processed, smoothed likewise
-    "credit",  # load-balancing grouping: U of the PSPS paper
+    "credit",  # load-balancing grouping: U of the PSPS paper, from what waits at the start of an interval
     "processed",  # the rest: totals since the window began
     "received",
     "busy_s",
@@ -64,6 +64,7 @@ class World:
         self.groupings = [edge.grouping for _, edge in edges]
         self.roots = [self.op_at[topology.name, name] for topology in self.topologies for name in topology.roots()]
         self.is_sink: Bools = ~np.isin(np.arange(len(specs)), self.edge_source)
+        self.resized: Bools = np.zeros(len(specs), dtype=np.bool_)  # whose active tasks changed since the last look
         self.added_order: dict[int, int] = {}
         self.op: Ints = np.zeros(0, dtype=np.int64)
         self.index: Ints = np.zeros(0, dtype=np.int64)
@@ -178,8 +179,9 @@ class World:
         if not rows:
             return
         self.active[list(rows)] = on
-        if on:
-            self.values["credit"][list(rows)] = 0.0
+        changed = np.isin(self.op, self.op[list(rows)])
+        self.values["credit"][changed] = 0.0  # figures of before a change say nothing of after it
+        self.resized[self.op[list(rows)]] = True
         self._changed()
 
     def pause(self, rows: Sequence[int] | Ints, until_s: float) -> None:

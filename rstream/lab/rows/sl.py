@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rstream.lab.calibration import NODE_CORES, QUEUE_TUPLES, SL_TOP_N, STATE_BYTES, TIERS
+from rstream.lab.calibration import (
+    EXECUTOR_MEM,
+    NODE_CORES,
+    NODE_MEMORY_BYTES,
+    QUEUE_TUPLES,
+    SL_TOP_N,
+    SUPERVISOR_PORTS,
+    TASKS_UNBOUNDED,
+    TIERS,
+)
 from rstream.lab.experiment import Case, Check, Experiment, Figure, Outcome, graded, on_miss, order, ratio, shown
 from rstream.lab.simulate import Control, Run, Setup
 from rstream.lab.spec import ClusterSpec, EdgeSpec, OperatorSpec, Tier, Tiers, TopologySpec
 from rstream.lab.trace import Trace
 
-CLUSTER = ClusterSpec(nodes=10, processes=4, tasks_per_process=6, cores=NODE_CORES, memory_bytes=4.0 * 2**30)
+CLUSTER = ClusterSpec(
+    nodes=10,
+    processes=SUPERVISOR_PORTS,
+    tasks_per_process=TASKS_UNBOUNDED,
+    cores=NODE_CORES,
+    memory_bytes=NODE_MEMORY_BYTES,
+)
 SIZES = {"top_n 1": (1, 10, 8, 1), "top_n 2": (4, 3, 3, 1)}
-SLOT_MEM = 1.0 / (CLUSTER.processes * CLUSTER.tasks_per_process)
 SL = Control("sl", parameters={"nodes": int(SL_TOP_N["k"])})
 THREE = (SL, Control("even"), Control("rstorm", label="ras"))
 
@@ -27,8 +41,7 @@ def top_n(case: str) -> TopologySpec:
             size,
             stateful=name in stateful,
             keyed=name in stateful,
-            mem=SLOT_MEM,
-            state_bytes=STATE_BYTES if name in stateful else 0.0,
+            mem=EXECUTOR_MEM,
         )
         for name, size in zip(names, SIZES[case], strict=True)
     )
@@ -71,6 +84,12 @@ THROUGHPUT_NOTE = (
 )
 
 
+FULL_NOTE = (
+    "every system is saturated here: these are waits in full queues, set by their bound and the rate of the slowest "
+    "operator, where the paper's 9 to 14 ms are times without any"
+)
+
+
 def _more(name: str, other: str, paper: float, span: tuple[float, float]) -> Callable[[Outcome], Check]:
     def check(outcome: Outcome) -> Check:
         ours, theirs = _means(outcome, "sl", *span), _means(outcome, other, *span)
@@ -78,7 +97,7 @@ def _more(name: str, other: str, paper: float, span: tuple[float, float]) -> Cal
         text = f"{value:.2f} (sl {shown(ours, 0)}, {other} {shown(theirs, 0)} t/s)"
         good = value >= paper * 0.7 and value > 1.0
         rule = f"at least {paper:g} less 30%"
-        verdict = graded(good, span[0] < 500)  # S1 is fitted
+        verdict = graded(good, fitted=True)
         return Check(name, f"{paper:g}", text, rule, verdict, value / paper, on_miss(THROUGHPUT_NOTE, good))
 
     return check
@@ -94,7 +113,7 @@ def _dip(outcome: Outcome) -> Check:
         "dip at 593 s",
         ", ".join(map(str, moves)) or "no move",
         "a move",
-        graded(bool(moves)),
+        graded(bool(moves), fitted=True),
         note=on_miss(note, bool(moves)),
     )
 
@@ -123,9 +142,9 @@ EXPERIMENTS = (
             f"Response time of {case} (Fig {figure})",
             "2000 t/s stable",
             (
-                order("response time, ms", case, ("sl", "even", "ras"), _response, fitted=identity == "S3"),
-                ratio("Even / Sl", case, ("even", "sl"), _response, even, fitted=identity == "S3"),
-                ratio("RAS / Sl", case, ("ras", "sl"), _response, ras, fitted=identity == "S3"),
+                order("response time, ms", case, ("sl", "even", "ras"), _response, note=FULL_NOTE, fitted=True),
+                ratio("Even / Sl", case, ("even", "sl"), _response, even, note=FULL_NOTE, always=True, fitted=True),
+                ratio("RAS / Sl", case, ("ras", "sl"), _response, ras, note=FULL_NOTE, always=True, fitted=True),
             ),
             lambda case=case: _cases(Trace.constant(2000, 300), case),  # type: ignore[misc]
         )

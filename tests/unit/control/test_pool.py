@@ -40,7 +40,7 @@ def test_policies_see_idle_replicas_as_far_as_the_pool_goes() -> None:
     assert (len(view.rows("count")), view.active("count")) == (1, 1), "removed tasks are at nobody's disposal"
 
 
-def _balanced(busy: tuple[float, float]) -> tuple[View, TopologyView]:
+def _balanced(waiting_s: tuple[float, float]) -> tuple[View, TopologyView]:
     record, meter, book = make_record(), Meter(), SlotBook()
     fill(meter, record, 0.0, 12.0, 1000.0, 0.001)
     book.sync([record])
@@ -51,12 +51,12 @@ def _balanced(busy: tuple[float, float]) -> tuple[View, TopologyView]:
         for edge in topology.edges
     )
     table = topology.tasks
-    uneven = table.busy_s.copy()
-    uneven[topology.rows("double")] = busy
-    return view, replace(topology, edges=edges, tasks=replace(table, busy_s=uneven, queue=0 * table.queue))
+    queue = 0.0 * table.queue
+    queue[topology.rows("double")] = [seconds / topology.service_s("double") for seconds in waiting_s]
+    return view, replace(topology, edges=edges, tasks=replace(table, queue=queue))
 
 
-def test_senders_hear_of_uneven_use_and_of_nothing_else() -> None:
+def test_senders_hear_of_uneven_backlogs_and_of_nothing_else() -> None:
     view, topology = _balanced((8.0, 2.0))
     (told,) = balances(view, topology)
     assert told.operator == "double"

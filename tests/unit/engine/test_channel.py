@@ -30,6 +30,7 @@ from rstream.core.messages import (
 from rstream.core.placement import deploy
 from rstream.core.restoring import Piece
 from rstream.core.router import ByLoad, ByPartialKey, RoundRobin, make_router
+from rstream.core.versions import Version
 from rstream.errors import OperatorError, ProtocolError, StateLost
 from rstream.groupings import Global, Key, LoadBalanced, LocalOrShuffle, PartialKey, Shuffle
 from rstream.keys import KeyRanges, slot_of
@@ -241,6 +242,24 @@ def test_the_load_balanced_router_fills_the_least_used_and_then_goes_round() -> 
     for channel in router.channels:
         channel.pending.clear()
     assert [len(pending) for pending in push(router, *range(6))] == [2, 2, 2]
+
+
+def test_the_load_balanced_router_goes_on_balancing_after_its_replicas_changed() -> None:
+    all_four = channels("1111")
+    router = make_router(LoadBalanced(), all_four, first=Version.first(2, of=4))
+    assert isinstance(router, ByLoad)
+    router.apply(Version.first(2, of=4).weighed([0.5, 0.2], 0.1), all_four)
+    assert [len(pending) for pending in push(router, *range(3))] == [0, 3]
+    grown = Version.first(2, of=4).shared_by([0, 1, 2], 1)
+    router.apply(grown, all_four)
+    assert router.state() == [[0.0, 0.0, 0.0], 0.1, 0]  # no backlog is known of the new one; the step still is
+    push(router, *range(7))
+    assert router.state()[0] == pytest.approx([0.3, 0.2, 0.2])
+    again = make_router(LoadBalanced(), all_four, first=grown)
+    again.restore(router.state())
+    assert again.state() == router.state()
+    again.apply(grown.weighed([0.3, 0.0, 0.3], 0.1), all_four)
+    assert again.state()[0] == [0.3, 0.0, 0.3]
 
 
 def test_channels_that_got_nothing_remember_no_kind() -> None:

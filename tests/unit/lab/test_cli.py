@@ -87,6 +87,8 @@ def test_a_wrong_trace_is_one_clear_line(
         (["run", "--experiment", "E10", "--policies", "ess"], "unknown policy 'ess' (did you mean 'es'?)"),
         (["run", "--experiment", "E10", "--policies", ","], "needs at least one name"),
         (["run"], "Missing option '--experiment'"),
+        (["run", "--experiment", "E10", "--seed", "-1"], "-1 is not in the range x>=0"),
+        (["compare", "TRACE", "--topology", "commcount", "--seed", "-3"], "-3 is not in the range x>=0"),
         (["compare", "TRACE", "--topology", "nowhere"], "neither a file nor a built-in topology"),
         (["compare", "TRACE", "--topology", "BROKEN"], "operators.0.service_ms: Input should be greater than 0"),
         (["compare", "no-such.csv", "--topology", "commcount"], "cannot be read"),

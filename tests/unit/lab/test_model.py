@@ -10,12 +10,18 @@ import pytest
 
 from rstream.errors import TopologyError
 from rstream.lab.calibration import TIERS
+from rstream.lab.compare import fed
 from rstream.lab.contention import slowdown
+from rstream.lab.flow import Flow
 from rstream.lab.simulate import Control, Run, Setup, simulate
 from rstream.lab.spec import ClusterSpec, EdgeSpec, OperatorSpec, TopologySpec
 from rstream.lab.trace import Trace
+from rstream.lab.world import World
+from rstream.schedulers.balancing import LoadBalancer, backlog
+from rstream.schedulers.base import TaskId
 
 STATIC = Control("static", 10.0)
+FREE = {"drs": {"executors_max": 12}}
 
 
 def chain(*sizes: int, service_s: float = 0.002, queue_limit: float | None = None) -> TopologySpec:
@@ -109,6 +115,52 @@ def test_a_restart_that_drops_loses_what_was_queued_and_stands_still() -> None:
     assert result.restarts > 0
     assert result.totals[0].dropped > 0
     assert min(result.throughput[60:]) == 0.0
+
+
+def test_the_models_load_balancing_is_the_live_routers() -> None:
+    topology = TopologySpec(
+        "t",
+        (OperatorSpec("in", 1e-6, kind="source"), OperatorSpec("work", 0.01, 3)),
+        (EdgeSpec("in", "work", grouping="load_balanced"),),
+    )
+    world = World(ClusterSpec(3), (topology,))
+    world.start()
+    flow = Flow(world, TIERS, 0.5)
+    rows = world.rows("t", [TaskId("work", at) for at in range(3)])
+    waiting = [200.0, 0.0, 50.0]
+    world.values["queue"][rows] = waiting
+    flow.start_interval(10.0)
+    use = backlog(waiting, 0.01, 10.0)
+    assert world.values["credit"][rows].tolist() == use
+    balancer = LoadBalancer(use, 0.01 / 10.0)
+    dealt = np.bincount([balancer.choose() for _ in range(400)], minlength=3)
+    shares = flow._balanced_shares(world.op_at["t", "work"], 400.0, world.weight)[rows]
+    assert (shares * 400.0).tolist() == pytest.approx(dealt.tolist(), abs=1.5)
+    assert world.values["credit"][rows].tolist() == pytest.approx(balancer.utilisations, abs=0.0011)
+
+
+def test_load_balancing_starts_at_zero_when_replicas_change_and_from_the_backlog_at_the_next_interval() -> None:
+    topology = TopologySpec("t", (OperatorSpec("work", 0.01, 1, pool=2),), ())
+    world = World(ClusterSpec(2), (topology,))
+    world.start()
+    flow = Flow(world, TIERS, 0.5)
+    world.values["queue"][0] = 500.0
+    flow.start_interval(10.0)
+    assert world.values["credit"].tolist() == [0.5, 0.0]
+    world.activate([1], True)
+    flow.start_interval(10.0)
+    assert world.values["credit"].tolist() == [0.0, 0.0]
+    world.resized[:] = False
+    flow.start_interval(10.0)
+    assert world.values["credit"].tolist() == [0.5, 0.0]
+
+
+@pytest.mark.parametrize("policy", ["psps", "dabs", "es", "drs"])
+def test_every_policy_may_resize_the_first_operator_of_a_comparison(policy: str) -> None:
+    topology = fed(chain(1, 2, service_s=0.004))
+    result = run(topology, 700.0, end_s=240.0, control=Control(policy, parameters=FREE.get(policy, {})))
+    assert max(sizes["op0"] for sizes in result.sizes) > 1
+    assert {sizes["input"] for sizes in result.sizes} == {1}
 
 
 def test_a_topology_that_goes_back_is_refused() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from rstream import schedulers
 from rstream.schedulers.guards import Guarded
@@ -82,23 +80,6 @@ def test_a_policy_that_breaks_a_promise_is_found_out(sin: str) -> None:
 
 def test_an_honest_policy_that_does_nothing_passes() -> None:
     check_policy(lambda: Rogue("none"))
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    name=st.sampled_from(sorted(schedulers.registry.BUILT_IN)),
-    rate=st.floats(0, 20_000),
-    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
-    nodes=st.integers(1, 7),
-    seed=st.integers(0, 2**32 - 1),
-)
-def test_the_same_seed_gives_the_same_plan_and_fits_the_cluster(
-    name: str, rate: float, sizes: list[int], nodes: int, seed: int
-) -> None:
-    chain = Chain(parallelism={f"op{at}": size for at, size in enumerate(sizes)}, rate=rate, service_s={"op1": 0.002})
-    view = view_of([chain], nodes)
-    plans = [schedulers.make(name, QUICK.get(name)).plan(view, {}, np.random.default_rng(seed))[0] for _ in range(2)]
-    assert plain(plans[0]) == plain(plans[1])
 
 
 @pytest.mark.parametrize("name", ["es", "psps", "drs", "dabs", "me", "even", "rstorm", "ra"])

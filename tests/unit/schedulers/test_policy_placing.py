@@ -142,11 +142,36 @@ def test_ra_opens_nodes_when_one_is_overloaded() -> None:
     assert "more than 0.75" in grown.reasons[0].summary
 
 
-def test_ra_leaves_a_cluster_alone_that_sits_in_its_band() -> None:
-    view = spread_out(1500.0, nodes=4, tasks=40, memory_each=0.02)
-    used_now = schedulers.make("ra", {"resources": "measured"}).plan(view, {}, rng())[0].reasons[0].inputs
-    assert 0.6 <= used_now["node_demand_mean"] <= 0.75
-    assert not schedulers.make("ra", {"resources": "measured"}).plan(view, {}, rng())[0]
+def in_band(rate: float = 1500.0) -> View:
+    return spread_out(rate, nodes=4, tasks=40, memory_each=0.02)
+
+
+def test_ra_plans_after_the_first_full_period_and_keeps_what_sits_in_its_band() -> None:
+    plan, memory = schedulers.make("ra", {"resources": "measured", "moves": 1}).plan(in_band(), {}, rng())
+    assert 0.6 <= plan.reasons[0].inputs["node_demand_mean"] <= 0.75
+    assert not plan
+    assert "the first statistics period is over; the present placement stays" in plan.reasons[0].summary
+    assert memory["rates"] == {"wc": 1500.0}
+    assert memory["at_s"] is None, "nothing changed: no cooldown"
+
+
+def test_ra_waits_for_its_first_full_period() -> None:
+    early = replace(in_band(), start_s=0.0, end_s=29.0)
+    plan, memory = schedulers.make("ra", {"moves": 1}).plan(early, {}, rng())
+    assert "the first statistics period is not over" in plan.reasons[0].summary
+    late = replace(in_band(), start_s=29.0, end_s=30.0)
+    plan, memory = schedulers.make("ra", {"moves": 1}).plan(late, memory, rng())
+    assert "the first statistics period is over" in plan.reasons[0].summary
+
+
+def test_ra_plans_again_when_the_rate_moves_by_a_fifth_inside_the_band() -> None:
+    policy = schedulers.make("ra", {"resources": "measured", "moves": 1, "under": 0.1, "over": 1.0})
+    _, memory = policy.plan(in_band(), {}, rng())
+    steady, memory = policy.plan(in_band(1600.0), memory, rng())
+    assert "in its band and the rates are steady" in steady.reasons[0].summary
+    moved, memory = policy.plan(in_band(1850.0), memory, rng())
+    assert "the source rate of wc moved from 1500 to 1850" in moved.reasons[0].summary
+    assert memory["rates"] == {"wc": 1850.0}
 
 
 def test_ra_waits_for_measurements_and_for_its_cooldown() -> None:
