@@ -145,7 +145,7 @@ def connect(name: str, address: str | None = None) -> Handle:
 def coordinator(address: str | None = None) -> Any:
     """The cluster's coordinator; an error where the cluster has none yet."""
     from rstream.runtime import cluster
-    from rstream.runtime.coordinator import find_coordinator
+    from rstream.runtime.coordinator_actor import find_coordinator
 
     cluster.connect(address)
     try:
@@ -350,7 +350,7 @@ def _submit(graph: Graph, settings: Settings, folder: str | None, start_from: st
     from rstream.runtime import cluster
     from rstream.runtime.checkpoint_store import CheckpointStore
     from rstream.runtime.code import pack_folder
-    from rstream.runtime.coordinator import get_coordinator
+    from rstream.runtime.coordinator_actor import get_coordinator
     from rstream.runtime.journal import open_store
     from rstream.runtime.savepoints import full_uri, open_savepoint
 

@@ -23,7 +23,7 @@ import ray
 from rstream.core.records import OVER
 from rstream.errors import RStreamError
 from rstream.runtime import cluster
-from rstream.runtime.coordinator import find_coordinator
+from rstream.runtime.coordinator_actor import find_coordinator
 
 PYTHON_MIN = (3, 11)
 RAY_MIN = (2, 60)

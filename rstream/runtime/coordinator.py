@@ -70,7 +70,6 @@ from rstream.runtime.saver import Saver
 from rstream.runtime.spreader import Spreader
 from rstream.runtime.worker import worker_actor
 
-NAME = "rstream-coordinator"
 _LOG = logging.getLogger(__name__)
 RESULT_BYTES_MAX = 256 << 20
 
@@ -473,6 +472,9 @@ class Coordinator:
         reference = self._handles[worker].deploy.remote(record.code, record.deployment(worker))
 
         def refused(error: BaseException) -> None:
+            if isinstance(error, ray.exceptions.RayActorError):
+                self._died(topology, worker, str(error))  # a spare may end while it is being set up
+                return
             cause = getattr(error, "cause", error)
             failure = cause if isinstance(cause, RStreamError) else RunError(f"worker {worker}: {cause}")
             self.failed(topology, worker, cloudpickle.dumps(failure))
@@ -567,25 +569,3 @@ class Coordinator:
         if node not in self._cpus:
             self._cpus.update({each.id: each.cpus for each in cluster.nodes()})
         return self._cpus.setdefault(node, 0.0)
-
-
-def find_coordinator() -> Any:
-    """The cluster's coordinator; raises ValueError where there is none."""
-    return ray.get_actor(NAME, namespace=cluster.NAMESPACE)
-
-
-def get_coordinator(store: str) -> Any:
-    """The cluster's coordinator, started if there is none."""
-    workers = ("report", "logged", "failed", "finished", "progressed", "prepared", "gone")
-    for name in workers:
-        setattr(Coordinator, name, ray.method(concurrency_group="workers")(getattr(Coordinator, name)))
-    actor = ray.remote(**cluster.PLACED, max_restarts=-1, concurrency_groups={"workers": 4})(Coordinator)
-    return actor.options(
-        name=NAME,
-        namespace=cluster.NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        max_concurrency=8,
-        # Without the head there is no cluster anyway; on another node the coordinator could be lost with that one too.
-        scheduling_strategy=NodeAffinitySchedulingStrategy(cluster.head(), soft=True),
-    ).remote(store)

@@ -348,7 +348,7 @@ class Worker:
         getattr(self._find_coordinator(), what).remote(self.topology, self.worker, *arguments)
 
     def _find_coordinator(self) -> Any:
-        from rstream.runtime.coordinator import find_coordinator
+        from rstream.runtime.coordinator_actor import find_coordinator
 
         if self._coordinator is None:
             self._coordinator = find_coordinator()

@@ -92,7 +92,13 @@ def command(folder: Path) -> Iterator[Command]:
 
 
 @pytest.mark.parametrize(
-    ("host", "number"), [("embedded", signal.SIGINT), ("ray", signal.SIGINT), ("ray", signal.SIGTERM)]
+    ("host", "number"),
+    [
+        ("embedded", signal.SIGINT),
+        ("embedded", signal.SIGTERM),
+        ("ray", signal.SIGINT),
+        pytest.param("ray", signal.SIGTERM, marks=pytest.mark.long),
+    ],
 )
 def test_ctrl_c_drains_reports_and_leaves_nothing(
     folder: Path, command: Command, host: str, number: signal.Signals

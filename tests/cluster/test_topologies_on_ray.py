@@ -18,7 +18,7 @@ from rstream import Bolt, Topology, connect, submit
 from rstream.client import Handle
 from rstream.errors import ClusterError, OperatorError, UsageError, ValueNotSupported
 from rstream.operators import sinks, sources
-from rstream.runtime.coordinator import find_coordinator
+from rstream.runtime.coordinator_actor import find_coordinator
 from tests.deadline import wait_until
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
