@@ -479,7 +479,8 @@ class Coordinator:
 
         def refused(error: BaseException) -> None:
             if isinstance(error, ray.exceptions.RayActorError):
-                self._died(topology, worker, str(error))  # a spare may end while it is being set up
+                # A spare may end while it is being set up; told again, it does only what it has not done.
+                self._lost.failed_to_answer(topology, worker, error, partial(self._deploy, topology, worker))
                 return
             cause = getattr(error, "cause", error)
             failure = cause if isinstance(cause, RStreamError) else RunError(f"worker {worker}: {cause}")

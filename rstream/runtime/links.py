@@ -345,14 +345,18 @@ def dial_grpc(
     method: str = LINK_METHOD,
     cap: ByteCap | None = None,
 ) -> GrpcConnection:
-    """Connect to a worker of another node, or as a sender; `start` runs the reading side on a thread."""
+    """Connect to a worker of another node, or as a sender; `start` runs the reading side on a thread, and the end.
+
+    To close a channel waits until what is being written is out. To a machine that is cut off that is for ever, and the
+    run loop must not wait for it.
+    """
     channel = (
         grpc.insecure_channel(endpoint, options=_GRPC_OPTIONS)
         if credentials is None
         else grpc.secure_channel(endpoint, credentials, options=_GRPC_OPTIONS)
     )
     connection = GrpcConnection(arrived, cap)
-    connection._on_close = channel.close
+    connection._on_close = lambda: start(channel.close)
     call = channel.stream_stream(method)(connection.outgoing())
     start(lambda: connection.pump(call))
     return connection

@@ -63,6 +63,38 @@ while True:
     sleep(0.2)
 """
 
+LISTEN = """
+import os, threading
+from rstream.runtime.links import GrpcListener
+
+listener = GrpcListener("{far}", lambda connection: None, lambda connection, frame: open("arrived", "w").close())
+with open("endpoint.new", "w") as file:
+    file.write(listener.endpoint)
+os.replace("endpoint.new", "endpoint")
+threading.Event().wait()
+"""
+
+DIAL = """
+import os, threading
+from pathlib import Path
+from rstream.clock import sleep
+from rstream.core.messages import Frame
+from rstream.runtime.links import dial_grpc, start_daemon
+
+links = [dial_grpc(Path("endpoint").read_text(), lambda connection, frame: None, start_daemon) for _ in range(4)]
+while not Path("cut").exists():
+    for link in links:
+        link.send([Frame(b"header", bytes(10_000))])
+    sleep(0.02)
+for link in links:
+    link.send([Frame(b"header", bytes(1_000_000)) for _ in range(20)])
+sleep(1.0)
+closed = threading.Thread(target=lambda: [link.close() for link in links], daemon=True)
+closed.start()
+closed.join(5.0)
+os._exit(1 if closed.is_alive() else 0)
+"""
+
 
 def line(n: int) -> str:
     return " ".join(WORDS[(n * step) % len(WORDS)] for step in (1, 7, 11, 13))
@@ -167,3 +199,19 @@ def test_a_machine_that_is_cut_off_and_goes_on_changes_nothing_and_ends_when_it_
     assert parted.rows() == truth()
     print(f"acted on after {noticed_s:.1f} s, healed after {healed_s:.1f} s")
     print(f"those that were cut off ended {ended_s:.1f} s after the cable was back")
+
+
+def test_a_link_to_a_machine_that_is_cut_off_ends_at_once_although_much_is_still_to_be_sent(tmp_path: Path) -> None:
+    if missing(ssh=False):
+        pytest.skip(missing(ssh=False))
+    with machines(tmp_path, 2, ssh=False) as found:
+        near, far = found.addresses
+        (tmp_path / "listen.py").write_text(LISTEN.format(far=far))
+        (tmp_path / "dial.py").write_text(DIAL)
+        found.on(far, sys.executable, "listen.py", PYTHONPATH=str(ROOT))
+        wait_until((tmp_path / "endpoint").exists, "somebody to listen")
+        dialling = found.on(near, sys.executable, "dial.py", PYTHONPATH=str(ROOT))
+        wait_until((tmp_path / "arrived").exists, "something to arrive")
+        found.plug(far, connected=False)
+        (tmp_path / "cut").touch()
+        assert dialling.wait(60) == 0, "the run loop would wait for as long as the machine is cut off"
