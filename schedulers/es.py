@@ -1,8 +1,9 @@
 """Es-Stream: how many instances by M/M/k, on which nodes by the skewness of their loads.
 
-The policy acts only when the source rate has left a band around the rate of its last scaling, or when that one found no
-node for some instances. It then visits the operators in topological order, carries the predicted rates down, and gives
-each operator the number of instances that trades queue length against resources. Scaling a stateful operator adds the repartition and replay of its backups.
+The policy acts only when the source rate has left a band around the rate of its last scaling, or when that one found
+no node for some instances. It then visits the operators in topological order, carries the predicted rates down, and
+gives each operator the number of instances that trades queue length against resources. Scaling a stateful operator
+adds the repartition and replay of its backups.
 """
 
 from __future__ import annotations

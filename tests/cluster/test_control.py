@@ -89,11 +89,11 @@ def test_es_grows_a_step_onto_another_node_and_counts_stay_exact(two_nodes: TwoN
 
 @pytest.mark.long
 def test_es_gives_a_node_back_when_the_load_falls_and_counts_stay_exact(two_nodes: TwoNodes) -> None:
-    control = {"interval_s": 2.0, "parameters": {"phi": 0.0}}
+    control = {"interval_s": 2.0, "parameters": {"phi": 0.0, "beta": 0.9}}  # instances have their price
     phases = [(30.0, 200.0), (90.0, 20.0)]
     topology = chain("shrunk-by-es", phases, ms=12.0, work=1, count=1, control=control)
     handle = client.submit(topology, policy="es", workers=1)
-    wait_until(lambda: len(_in_use(handle)) == 2, "es to use another node", timeout_s=120)
+    wait_until(lambda: active(handle, "work") > 1 and len(_in_use(handle)) == 2, "es to use another node")
     wait_until(lambda: active(handle, "work") == 1, "es to have shrunk the step", timeout_s=120)
     wait_until(lambda: len(_in_use(handle)) == 1, "the other node to be empty")
     assert handle.wait(240) == "FINISHED"

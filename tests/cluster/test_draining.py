@@ -12,6 +12,7 @@ import ray
 
 from rstream import submit
 from tests.cluster.conftest import TwoNodes
+from tests.cluster.test_control import acts
 from tests.cluster.test_recovery import counting, flowing, truth
 from tests.cluster.test_topologies_on_ray import over
 from tests.deadline import wait_until
@@ -63,8 +64,7 @@ def test_a_drained_node_is_left_under_any_policy_and_counts_stay_exact(
     drain = [*RAY, "drain-node", "--address", two_nodes.address, "--node-id", third_node, *notice]
     subprocess.run(drain, check=True, capture_output=True, timeout=60)
     wait_until(lambda: not there(), "the tasks to leave")
-    wait_until(lambda: handle.explain()[-1]["state"] == "done", "the evacuation to end")
-    assert handle.explain()[-1]["policy"] == "evacuation"
+    wait_until(lambda: [each for each in acts(handle, "move") if each["policy"] == "evacuation"], "it to be done")
     assert handle.status()["restarts"] == 0
     gate.touch()
     assert handle.wait(120) == "FINISHED"
