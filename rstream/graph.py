@@ -59,7 +59,9 @@ class Operator:
             )
         if self.tick_s is not None and not (_is_number(self.tick_s) and 0 < self.tick_s < math.inf):
             raise TopologyError(f"step {self.name!r}: tick_s must be a number above 0, got {self.tick_s!r}")
-        if self.max_pending is not None and not (isinstance(self.max_pending, int) and self.max_pending >= 1):
+        if self.max_pending is not None and not (
+            isinstance(self.max_pending, int) and not isinstance(self.max_pending, bool) and self.max_pending >= 1
+        ):
             raise TopologyError(f"step {self.name!r}: max_pending must be at least 1, got {self.max_pending!r}")
         if not isinstance(self.blocking, bool):
             raise TopologyError(f"step {self.name!r}: blocking must be True or False, got {self.blocking!r}")

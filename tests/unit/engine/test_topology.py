@@ -268,6 +268,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "blocking source": (lambda t, s: t.source("x", [1], blocking=True), "step 'x': blocking is for bolts and sinks"),
     "max_pending 0": (lambda t, s: t.source("x", [1], max_pending=0), "step 'x': max_pending must be at least 1"),
     "max_pending str": (lambda t, s: t.source("x", [1], max_pending="9"), "step 'x': max_pending must be at least 1"),
+    "max_pending bool": (lambda t, s: t.source("x", [1], max_pending=True), "step 'x': max_pending must be at least 1"),
     "max_pending on a bolt": (step("x", max_pending=9), "step 'x': max_pending is for sources; remove it"),
     "on_error": (step("x", on_error="ignore"), "step 'x': on_error must be one of fail, skip, dead_letter; got 'ign"),
     "blocking str": (step("x", blocking="yes"), "step 'x': blocking must be True or False, got 'yes'"),
