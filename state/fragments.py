@@ -22,6 +22,8 @@ class Held:
     index: int
     r: int
     size_bytes: int
+    c: int = 0
+    """How many more than r there were."""
 
 
 class FragmentStore:
@@ -122,7 +124,7 @@ class FragmentStore:
     def inventory(self, task: str) -> list[Held]:
         """What is held for a task: the answer to a fence."""
         return [
-            Held(fragment.label, index, fragment.r, fragment.size_bytes)
+            Held(fragment.label, index, fragment.r, fragment.size_bytes, fragment.c)
             for _, by_index in sorted(self._fragments.get(task, {}).items())
             for index, fragment in sorted(by_index.items())
         ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rstream.core.backup import LostTask
 from rstream.core.channel import TaskId
 from rstream.core.order import OrderLog
 from rstream.core.restoring import Place, Restore
 from rstream.errors import ProtocolError, StateLost
-from rstream.state.fragments import newest_chain
+from rstream.state.erasure import Epoch
+from rstream.state.fragments import Held, newest_chain
 
 
 def plan_restore(task: TaskId, answers: Mapping[str, Mapping[TaskId, LostTask]]) -> Restore:
@@ -23,7 +24,7 @@ def plan_restore(task: TaskId, answers: Mapping[str, Mapping[TaskId, LostTask]])
     if position < stable:
         raise StateLost(
             f"{task}: its snapshot at step {stable} was acknowledged, but the newest that can be rebuilt is at step "
-            f"{position}: more was lost than the backups cover"
+            f"{position}: {_what_is_lost(inventory)}; more was lost than the backups cover"
         )
     places = sorted(
         Place(held.label.epoch, held.index, held.r, worker)
@@ -36,6 +37,25 @@ def plan_restore(task: TaskId, answers: Mapping[str, Mapping[TaskId, LostTask]])
         if each.base <= log.end:
             log.extend(each.base, each.records)
     return Restore(task, tuple(chain or ()), log.records, tuple(places))
+
+
+def _what_is_lost(inventory: Sequence[Held]) -> str:
+    """Which snapshot the newest one of which anything is left cannot be rebuilt for want of."""
+    found: dict[Epoch, dict[int, Held]] = {}
+    for each in inventory:
+        found.setdefault(each.label.epoch, {})[each.index] = each
+    at = max(found, default=None)
+    if at is None:
+        return "no fragment of any snapshot is left"
+    while at in found and len(found[at]) >= next(iter(found[at].values())).r:
+        previous = next(iter(found[at].values())).label.previous
+        if previous is None:
+            return f"no fragment of any snapshot after {at} is left"
+        at = previous
+    if at not in found:
+        return f"no fragment of snapshot {at} is left"
+    one = next(iter(found[at].values()))
+    return f"of snapshot {at} {len(found[at])} of {one.r + one.c} fragments are left and {one.r} are needed"
 
 
 def _position_of(known: Mapping[str, LostTask], epoch: tuple[int, int]) -> int:

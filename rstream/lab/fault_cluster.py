@@ -11,7 +11,7 @@ import heapq
 import pickle
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +89,8 @@ class SimulatedCluster:
     """What is lost comes back exactly; else it is processed again, at least once."""
     checkpointed = False
     """State is kept by checkpoints in a store, instead of on other workers."""
+    stripes_bytes: Sequence[int] = (64, 500, 1 << 18, 1 << 18)
+    """In pieces of how many bytes snapshots travel, one of these."""
     varied = False
     """Topologies have more kinds of groupings and of state."""
     validate_every = 16
@@ -127,7 +129,7 @@ class SimulatedCluster:
             self.random.choice([4, 10, 40]),
             slice_s=0.0,  # one piece of work a turn, so that much happens while a snapshot is packed or loaded
             slice_items=self.random.choice([1, 8, 64, 64]),
-            stripe_bytes=self.random.choice([64, 500, 1 << 18, 1 << 18]),
+            stripe_bytes=self.random.choice(self.stripes_bytes),
         )
         if extras.random() < 0.25:
             self.limits.retained_bytes = extras.choice([800, 4000])
@@ -381,6 +383,13 @@ class SimulatedCluster:
         pipe.due_s[forward] = due_s
         self.at(due_s, lambda: self._arrive(pipe, forward, frame))
 
+    def _send_soon(self, pipe: Pipe, forward: bool, frame: Frame) -> None:
+        """Send a frame of a turn; another cluster may let those of one turn travel together."""
+        self._send(pipe, forward, frame)
+
+    def _flush(self) -> None:
+        """Everything of a turn is on its way."""
+
     def _arrive(self, pipe: Pipe, forward: bool, frame: Frame) -> None:
         source, target = (pipe.dialler, pipe.acceptor) if forward else (pipe.acceptor, pipe.dialler)
         worker = self.workers[target]
@@ -457,8 +466,9 @@ class SimulatedCluster:
         for peer, ours, frame in leaving:
             pipe = self.pipes.get((worker.name, peer) if ours else (peer, worker.name))
             if pipe is not None and pipe.open:
-                self._send(pipe, ours, frame)
+                self._send_soon(pipe, ours, frame)
                 worked = True
+        self._flush()
         self._exchange_with_store(worker)
         progress = machine.take_progress()
         if progress:

@@ -274,11 +274,12 @@ class Schedule(ChangingCluster):
 
     def _survivable(self, victims: list[SimWorker]) -> bool:
         """The fragments that were lost or spoiled before leave enough of every task that would be lost now."""
-        lost = [task for worker in victims if worker.machine is not None for task in worker.machine.tasks]
+        return next(self.lost_with(victims), None) is None
+
+    def lost_with(self, victims: list[SimWorker]) -> Iterator[TaskId]:
+        """The tasks of these workers that could not be rebuilt from what all others hold."""
         left = [worker.machine for worker in self.workers.values() if worker not in victims and self._is_member(worker)]
-        for task in lost:
-            if task.commits:
-                continue
+        for task in [task for worker in victims if worker.machine is not None for task in worker.machine.tasks]:
             inventory = [
                 held
                 for machine in left
@@ -286,10 +287,8 @@ class Schedule(ChangingCluster):
                 for held in machine.backups.store.inventory(str(task.id))
                 if _is_good(machine.backups.store, held)
             ]
-            chain = newest_chain(inventory)
-            if chain is None:
-                return False
-        return True
+            if not task.commits and newest_chain(inventory) is None:
+                yield task.id
 
     def _is_member(self, worker: SimWorker) -> bool:
         known = worker.name in self.record.workers

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from rstream.core.backup import Backups
+from rstream.core.channel import TaskId
 from rstream.core.records import OVER
 from rstream.core.worker import WorkerMachine
+from rstream.lab.fault_cluster import SimWorker
 from rstream.lab.faults import Schedule
 from rstream.state.fragments import FragmentStore
+from rstream.state.holders import Layout
 
 
 def machines(schedule: Schedule) -> list[WorkerMachine]:
@@ -95,14 +99,68 @@ def test_a_bad_fragment_counts_as_lost_and_the_others_serve() -> None:
     assert schedule.run().verdict == "exact"
 
 
-def test_one_bad_fragment_more_than_promised_says_what_is_lost() -> None:
+def run_until_at_rest(schedule: Schedule) -> bool:
+    """Stop reading in the middle of the input, and wait until all that was done is safe and nothing on its way."""
+    for machine in machines(schedule):
+        machine.pause(True)
+    until_s = schedule.now_s + 5.0
+    while schedule._queue and schedule.record.state not in OVER and schedule.now_s < until_s:
+        schedule.step()
+        tasks = [task for machine in machines(schedule) for task in machine.tasks]
+        covered = all(channel.base == channel.next for task in tasks for channel in task.out_channels)
+        if covered and schedule.is_well() and not any(task.log.records or task.ended for task in tasks):
+            return True
+    return False
+
+
+def with_some_holders(more: int) -> tuple[Schedule, TaskId, Layout, list[SimWorker]]:
+    """A run at rest, a task, and those who are to end: its host, with as many holders as is promised and some more.
+
+    If tasks are lost for good, this one is the first of them, so that the verdict is about it.
+    """
+    for seed in range(303, 400):
+        schedule = Schedule(seed, faults=0)
+        if not run_until_healed(schedule, from_s=0.05) or not run_until_at_rest(schedule):
+            continue
+        for machine in machines(schedule):
+            for task, layout in machine.backups.layouts.items():
+                gone = [machine.worker, *layout.holders[: layout.survives.holders + more]]
+                victims = [schedule.workers[name] for name in gone]
+                lost = min(schedule.lost_with(victims), default=None)  # what is found out first
+                if layout.survives.holders > 0 and layout.r > 1 and lost == (task if more else None):
+                    return schedule, task, layout, victims
+    raise AssertionError("no such placement among the seeds")
+
+
+def test_a_task_that_ends_together_with_as_many_holders_as_is_promised_comes_back() -> None:
+    schedule, task, layout, victims = with_some_holders(0)
+    assert len(victims) == 1 + layout.survives.holders == 1 + layout.c
+    for victim in victims:
+        schedule._crash(victim)
+    assert schedule.run().verdict == "exact"
+    assert schedule.record.incarnations[task] == 1
+
+
+def test_with_one_holder_more_it_is_said_what_is_lost() -> None:
+    schedule, task, layout, victims = with_some_holders(1)
+    assert len(victims) == 2 + layout.survives.holders
+    for victim in victims:
+        schedule._crash(victim)
+    verdict = schedule.run().verdict
+    assert verdict.startswith(f"stopped loudly: {task}: its snapshot at step"), verdict
+    fragments = layout.r + layout.c
+    assert f"{layout.r - 1} of {fragments} fragments are left and {layout.r} are needed" in verdict, verdict
+    assert re.search(r"of snapshot \(\d+, \d+\)", verdict), verdict
+
+
+def test_with_all_fragments_spoiled_it_is_said_that_none_is_left() -> None:
     schedule, task = schedule_with_check_fragments()
     for machine in machines(schedule):
         spoil(machine.backups.store, task)
     schedule._crash(schedule.workers[owner(schedule, task).worker])
     verdict = schedule.run().verdict
     assert verdict.startswith(f"stopped loudly: {task}: its snapshot at step"), verdict
-    assert "more was lost than the backups cover" in verdict
+    assert "no fragment of any snapshot is left; more was lost than the backups cover" in verdict
 
 
 def test_holders_that_die_are_replaced_and_the_state_is_protected_again() -> None:
