@@ -23,7 +23,7 @@ from rstream.schedulers.plan import Alternative, Plan, Reason, TopologyPlan
 from rstream.schedulers.policy import Memory, Parameters
 from rstream.schedulers.rates import Line, fit_line
 from rstream.schedulers.tables import Slot, TaskId
-from rstream.schedulers.view import TopologyView, View
+from rstream.schedulers.view import EdgeView, TopologyView, View
 
 
 class MeParameters(Parameters):
@@ -228,8 +228,27 @@ def work_of(view: View, topology: TopologyView, name: str) -> Work:
     speeds = [view.nodes[node].speed for node in nodes.tolist() if node >= 0]
     speed = sum(speeds) / len(speeds) if speeds else 1.0
     size = sum(edge.tuple_bytes for edge in ends) / len(ends) if ends else 0.0
-    link = view.links.default_bytes_s / 1e3
     busy_ms = topology.service_s(name) * 1e3
-    first, last = operator.kind == "source", operator.kind == "sink"
+    came = None if operator.kind == "source" else _link(view, topology, name, topology.parents(name))
+    went = None if operator.kind == "sink" else _link(view, topology, name, topology.children(name))
     # Busy time is measured on the node itself: as work it is worth its speed.
-    return Work(busy_ms * speed, speed, size, None if first else link, None if last else link)
+    return Work(busy_ms * speed, speed, size, came, went)
+
+
+def _link(view: View, topology: TopologyView, name: str, edges: Sequence[EdgeView]) -> float:
+    """Eq 2's bandwidth in bytes per ms: the mean over the pairs of nodes that these edges join."""
+    links = view.links
+    if not links.pairs:
+        return links.default_bytes_s / 1e3
+
+    def hosts(operator: str) -> list[str]:
+        return [
+            view.nodes[at].id
+            for at in set(topology.tasks.node[topology.rows(operator, active=True)].tolist())
+            if at >= 0
+        ]
+
+    here = hosts(name)
+    others = {host for edge in edges for end in (edge.source, edge.target) if end != name for host in hosts(end)}
+    found = [links.between(one, other) for one in here for other in sorted(others) if one != other]
+    return (sum(found) / len(found) if found else links.default_bytes_s) / 1e3

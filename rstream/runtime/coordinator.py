@@ -141,7 +141,7 @@ class Coordinator:
             instructions = self._machine.submit(record, nodes, self._controller.first_places(record, nodes))
             self._books[record.name] = ReportBook()
             self._errors.open(record.name, errors_max)
-            for why in self._doubtful.why():
+            for why in self._lost.doubtful.why():
                 self._errors.note(record.name, "", RunError(why))
             self._results.pop(record.name, None)
             self._logs.pop(record.name, None)

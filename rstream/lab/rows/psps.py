@@ -42,6 +42,7 @@ INTERVAL_S = 30
 Q_SIZE, T_OUT_S = 100_000.0, 30.0
 NEVER = float("inf")
 TOLERANCE = 0.10
+EQUAL = 0.005
 END_S = 1100.0  # "about 1000 to 1200 s"
 PEAK = 8.0  # r_over's 32 replicas of 4 operators just keep up at the highest peak
 
@@ -202,11 +203,12 @@ def versus(
     note: str = "",
     fitted: bool = False,
 ) -> Callable[[Outcome], Check]:
-    """A figure of one case is below or above that of another."""
+    """A figure of one case is below or above that of another; what differs by less than half a percent is equal."""
 
     def check(outcome: Outcome) -> Check:
         a, b = _figure(outcome, one, field, over), _figure(outcome, other, field, over)
-        good = a.median < b.median if sign == "<" else a.median > b.median
+        low, high = (a, b) if sign == "<" else (b, a)
+        good = low.median < high.median * (1.0 - EQUAL)
         digits = 1 if field == "latency_ms" else 4
         text = f"{shown(a, digits)} and {shown(b, digits)}"
         verdict = graded(good, fitted)

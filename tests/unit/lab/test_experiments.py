@@ -62,7 +62,7 @@ def numbers(node: ast.AST) -> set[float]:
 
 def test_every_number_of_the_file_of_constants_is_counted_or_says_who_states_it() -> None:
     tree = ast.parse(inspect.getsource(calibration))
-    named = {}
+    named: dict[str, ast.expr] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign) and numbers(statement.value):
             (target,) = statement.targets

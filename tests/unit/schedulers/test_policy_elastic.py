@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from rstream import schedulers
+from rstream.schedulers.me import MeStream
 from rstream.schedulers.moves import MoveTask, diff
 from rstream.schedulers.plan import Plan, TopologyPlan, settle
-from rstream.schedulers.view import NodeView, View
+from rstream.schedulers.view import Links, NodeView, View
 from rstream.testing.views import Chain, view_of
 
 RNG = np.random.default_rng(0)
@@ -56,6 +57,19 @@ def test_me_leaves_idle_operators_alone() -> None:
 
 def test_me_finds_no_bottleneck_in_steady_delays() -> None:
     assert not schedulers.make("me", {"utilisation_min": 0}).plan(wordcount(calm=True), {}, RNG)[0]
+
+
+def test_me_sees_that_a_link_to_a_neighbour_is_slow() -> None:
+    view = wordcount(calm=True)
+    (topology,) = view.topologies
+    ids = [node.id for node in view.nodes]
+    slow = replace(view, links=Links(pairs={(one, other): 100.0 for one in ids for other in ids if one < other}))
+    me = schedulers.make("me")
+    assert isinstance(me, MeStream)
+    quick, held = (me._operator_item(each, topology, "count").time_ms for each in (view, slow))
+    assert quick == pytest.approx(3.0), "its calculation decides"
+    (edge,) = topology.parents("count")
+    assert held == pytest.approx(edge.tuple_bytes / 100.0 * 1e3 / 2), "half of what a tuple takes over the link"
 
 
 def test_me_waits_out_its_cooldown() -> None:
