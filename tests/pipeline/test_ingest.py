@@ -207,6 +207,7 @@ def test_a_pattern_a_file_and_a_uri_name_the_same_data(run_ingest: Ingest, tmp_p
         assert run_ingest("text", source, tmp_path / f"table{number}")["rows"] == 2
 
 
+@pytest.mark.long
 def test_another_file_system_is_read_and_written_by_its_uri(spark: Any, run_ingest: Ingest, tmp_path: Path) -> None:
     """Hadoop's viewfs, as it mounts a folder: nothing of rstream may take it for the local one, or exchange folders."""
     spark._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.mounted.link./data", f"file://{tmp_path}")

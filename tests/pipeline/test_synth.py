@@ -75,7 +75,9 @@ def test_the_bytes_depend_on_the_seed_and_not_on_the_partitions(spark: Any, made
         assert (said["files"] == whole.synth["files"]) == (seed == 7)
 
 
-@pytest.mark.parametrize("name", ["covid_tweets", "doh", "text"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.long) for name in ("covid_tweets", "doh")), "text"]
+)
 def test_files_of_a_thousand_rows_are_the_same_bytes_from_one_task_and_from_three(
     name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
