@@ -89,6 +89,10 @@ class SimulatedCluster:
     """What is lost comes back exactly; else it is processed again, at least once."""
     checkpointed = False
     """State is kept by checkpoints in a store, instead of on other workers."""
+    batches: Sequence[int] = (2, 5, 16)
+    """So many tuples travel together at most, one of these."""
+    windows: Sequence[int] = (4, 10, 40)
+    """So many tuples are sent ahead at most, one of these."""
     stripes_bytes: Sequence[int] = (64, 500, 1 << 18, 1 << 18)
     """In pieces of how many bytes snapshots travel, one of these."""
     varied = False
@@ -125,8 +129,8 @@ class SimulatedCluster:
         self.results: dict[str, list[Any]] = {}
         self.interval_s = self.random.choice([0.05, 0.2, 1.0])
         self.limits = Limits(
-            self.random.choice([2, 5, 16]),
-            self.random.choice([4, 10, 40]),
+            self.random.choice(self.batches),
+            self.random.choice(self.windows),
             slice_s=0.0,  # one piece of work a turn, so that much happens while a snapshot is packed or loaded
             slice_items=self.random.choice([1, 8, 64, 64]),
             stripe_bytes=self.random.choice(self.stripes_bytes),

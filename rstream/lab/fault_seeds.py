@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -22,17 +22,19 @@ from rstream.lab.faults import FAULTS, Outcome, judged
 BEYOND = "beyond the guarantee"
 FAULTS_MIN = 2
 ATTEMPTS_MAX = 4
-BEYOND_SHARE = 0.06
+BEYOND_SHARE = 0.08
+BROKEN_MOVE_SHARE = 0.5
 SCATTERED = 0.3
-LATE_SHARE = 0.15
+LATE_SHARE = 0.3
 
 
 class Drawn(RoundBreaker):
     """One seed. An attempt after the first is one whose faults come early, for those of the first met nothing."""
 
     varied = True
+    batches, windows = (4, 10, 32), (8, 20, 80)
     stripes_bytes = (400, 3000, 1 << 18, 1 << 18)
-    """A few pieces, or many; with more of them most of the time would go into nothing else."""
+    """With smaller pieces and batches most of the time would go into sending them."""
 
     def __init__(self, seed: int, attempt: int = 0, **options: Any) -> None:
         self.more = random.Random(f"more/{seed}/{attempt}")
@@ -48,6 +50,11 @@ class Drawn(RoundBreaker):
             self.plan_late_end()
         for _ in range(FAULTS_MIN if attempt else 0):
             self.after(0.02 + self.more.uniform(0.0, 4 * self.delay_s), self._fault)
+
+    def plan_moves(self) -> None:
+        super().plan_moves()
+        if self.more.random() < BROKEN_MOVE_SHARE:
+            self.after(0.02 + self.more.uniform(0.0, 8 * self.delay_s), lambda: self._move(True))
 
     def run(self) -> Outcome:
         outcome = super().run()
@@ -126,8 +133,3 @@ def _garbage_kept() -> Iterator[None]:
         if was_on:
             gc.enable()
             gc.collect()
-
-
-def run_seeds(start: int, count: int) -> Iterable[Outcome]:
-    """Run seeds start .. start + count - 1."""
-    return map(run_seed, range(start, start + count))
