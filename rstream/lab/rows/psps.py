@@ -292,8 +292,8 @@ SPIN_NOTE = (
     "the nodes in use"
 )
 DABS_NOTE = (
-    "its forecast is ahead of the smooth trace, so that it holds more replicas and little is queued when a restart drops "
-    "the queues"
+    "its forecast is ahead of the smooth trace, so that it holds more replicas and little is queued when a restart "
+    "drops the queues"
 )
 SHUFFLE_NOTE = (
     "PS-11: unproven in the paper, whose row is that of td = 60 s; equal replicas with equal tuples are dealt to "
