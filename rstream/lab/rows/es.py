@@ -159,8 +159,7 @@ def _split_cases(rate: float) -> tuple[Case, ...]:
     )
 
 
-KNEE_NOTE = "Es-14: every instance has a queue of its own, whose wait goes on falling long after that of one shared "
-    "queue is gone"
+KNEE_NOTE = "Es-14: each instance has its own queue, whose wait falls on long after that of one shared queue is gone"
 
 
 def _knee(name: str) -> Callable[[Outcome], Check]:
