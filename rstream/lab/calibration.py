@@ -151,7 +151,7 @@ CHOSEN_WITH_RESULTS_IN_VIEW: tuple[str, ...] = (
     "es: an executor's CPU share was 0.5 of a core (cores over slots) until R-Storm collapsed in E5 to E7; it is now "
     "Storm's default of 0.10. The verdicts of E5 to E7 were the same under both.",
     "es: service rates were 551 and 402, 825 and 365 until it was seen that 3 readers were saturated by them in two of "
-    "the three settings of E1; the present ones were chosen by E10 and E9 alone, without a look at E1 to E8.",
+    "the three settings of E1; the present ones were chosen by E10 and E9 alone, before E1 to E8 were run.",
     "es: E11's load reached up to 2700 t/s until Es-Stream was seen to hold all of that on as many nodes; the profile "
     "is only in a figure. E11 is marked as fitted.",
     "ra: runs with `resources: measured`; with the paper's split by tuple counts R6 was the same and R7 gave 10, "

@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from rstream.clock import SystemClock
-from rstream.lab.calibration import ALL, CHOSEN_WITH_RESULTS_IN_VIEW, TIERS
+from rstream.lab import calibration
+from rstream.lab.calibration import ALL, CHOSEN_WITH_RESULTS_IN_VIEW, GIVEN, TIERS
 from rstream.lab.catalogue import experiments, find
 from rstream.lab.experiment import SEEDS, as_data
 from rstream.lab.runner import run_experiment
@@ -82,9 +83,17 @@ def _constants() -> str:
         values = ", ".join(f"{name} {value:g}" for name, value in constants.values.items())
         fitted = ", ".join(constants.fitted) or "-"
         lines.append(f"| {constants.paper} | {constants.topology} | {values} | {fitted} | {constants.why} |\n")
+    lines.append(
+        "\n## Stated, not chosen\n\nBy the descriptions of the papers' systems and experiments, or by Storm.\n\n"
+    )
+    lines += [f"- `{name}` {_number(getattr(calibration, name))}: {source}\n" for name, source in GIVEN.items()]
     lines.append("\n## Chosen with results in view\n\n")
     lines += [f"- {choice}\n" for choice in CHOSEN_WITH_RESULTS_IN_VIEW]
     return "".join(lines)
+
+
+def _number(value: Any) -> str:
+    return ", ".join(f"{each:.6g}" for each in (value if isinstance(value, tuple) else (value,)))
 
 
 @click.command()
