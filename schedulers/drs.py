@@ -81,7 +81,7 @@ class Drs:
         lam0 = view.rate(topology.source_count)
         expected_s = sum(r * queue(r, m, k).sojourn_s for r, m, k in zip(lam, mu, now, strict=True)) / lam0
         measured_s = topology.latency_ms / 1e3
-        factor = max(1.0, measured_s / expected_s) if measured_s > 0 and math.isfinite(expected_s) else 1.0
+        factor = max(1.0, measured_s / expected_s) if measured_s > 0 and 0 < expected_s < math.inf else 1.0
         inputs: dict[str, Any] = {"rates": dict(zip((o.name for o in free), lam, strict=True)), "correction": factor}
         best = self._allocate(lam, mu, sum(now), lam0, factor)
         if best is None:

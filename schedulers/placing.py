@@ -70,6 +70,7 @@ def rebalance(topology: TopologyView, wanted: Mapping[str, int], ledger: Ledger,
     workers = len({slot for slot in places.values() if ledger.knows(slot.node)})
     end = settle(topology, TopologyPlan(dict(wanted)))
     tasks = [TaskId(op.name, index) for op in topology.operators for index in end.loaded[op.name]]
+    tasks.sort(key=lambda task: task not in places)  # what runs has its room first: it is not given up for new ones
     new = assign_evenly(topology, tasks, ledger, view, workers_for(topology, view, len(tasks), workers or None))
     lost = Counter(task.operator for task in tasks if task not in new and task not in places)
     sizes = {name: max(k - lost[name], min(k, topology.active(name))) for name, k in wanted.items()}

@@ -119,7 +119,7 @@ class RStorm:
         lost = {t.name: [x for x in t.task_ids if not _live(t.placement.get(x), alive)] for t in view.topologies}
         # The first look places every topology in its own way, whatever started it; after that only lost tasks move.
         whole = {topology.name for topology in view.topologies if topology.name not in planned}
-        ledger = Ledger(view, without=whole)
+        ledger = Ledger(view)
         ledger.narrow(max(1, int(self.parameters.worker_heap_mb // self.parameters.memory_mb)))
         free = _Free(view, self.parameters, whole)
         for topology in view.topologies:
@@ -127,7 +127,18 @@ class RStorm:
             if not tasks:
                 reasons.append(Reason(topology.name, "placed once: nothing changes at run time"))
                 continue
+            if topology.name in whole:
+                for task in topology.placement:
+                    ledger.release(topology.name, task)
             place = self._place(topology, tasks, ledger, free)
+            if any(task not in place for task in topology.placement if task in tasks and topology.name in whole):
+                # Nobody was given the slots on which it stands, so that it can stay there.
+                for task in place:
+                    ledger.release(topology.name, task)
+                for task, slot in topology.placement.items():
+                    ledger.book_slot(topology.name, task, slot)
+                reasons.append(Reason(topology.name, "stays where it is: not all of its tasks found another place"))
+                continue
             moved = {task: slot for task, slot in place.items() if topology.placement.get(task) != slot}
             summary = f"{len(place)} of {len(tasks)} tasks placed by need, {len(moved)} of them on another slot"
             inputs = {"cpu_points": self.parameters.cpu_points, "memory_mb": self.parameters.memory_mb}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rstream import schedulers
@@ -45,7 +45,16 @@ def clusters(draw: st.DrawFn, *, placed: bool = True) -> View:
     many = draw(st.integers(4, 9))
     room = st.tuples(st.integers(1, 3), st.integers(2, 5))
     nodes = [NodeView(f"n{at:04d}", *draw(room)) for at in range(many)]
-    return view_of(chains, nodes, placed=placed)
+    view = view_of(chains, nodes, placed=placed)
+    assume(is_within_room(view))
+    return view
+
+
+def is_within_room(view: View) -> bool:
+    """What runs has the room that it takes, and no slot serves two topologies."""
+    held = Counter(slot for topology in view.topologies for slot in topology.placement.values())
+    owners = Counter(slot for topology in view.topologies for slot in set(topology.placement.values()))
+    return all(count <= view.node(slot.node).tasks_per_process and owners[slot] == 1 for slot, count in held.items())
 
 
 def overfull(view: View, plan: Plan) -> list[str]:
