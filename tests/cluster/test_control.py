@@ -87,24 +87,6 @@ def test_es_grows_a_step_onto_another_node_and_counts_stay_exact(two_nodes: TwoN
     assert counts == expected(handle.status()["emitted"])
 
 
-@pytest.mark.long
-def test_es_gives_a_node_back_when_the_load_falls_and_counts_stay_exact(two_nodes: TwoNodes) -> None:
-    control = {"interval_s": 2.0, "parameters": {"phi": 0.0, "beta": 0.9}}  # instances have their price
-    phases = [(30.0, 200.0), (90.0, 20.0)]
-    topology = chain("shrunk-by-es", phases, ms=12.0, work=1, count=1, control=control)
-    handle = client.submit(topology, policy="es", workers=1)
-    wait_until(lambda: active(handle, "work") > 1 and len(_in_use(handle)) == 2, "es to use another node")
-    wait_until(lambda: active(handle, "work") == 1, "es to have shrunk the step", timeout_s=120)
-    wait_until(lambda: len(_in_use(handle)) == 1, "the other node to be empty")
-    assert handle.wait(240) == "FINISHED"
-    assert dict(handle.results("out")) == expected(int(sum(seconds * per_s for seconds, per_s in phases)))
-
-
-def _in_use(handle: client.Handle) -> set[str]:
-    """The nodes of workers that have tasks, idle ones too."""
-    return {worker["node"] for worker in handle.status()["workers"] if worker["tasks"]}
-
-
 def active(handle: client.Handle, step: str) -> int:
     """How many tasks of a step take part."""
     return next(int(each["active"]) for each in handle.status()["operators"] if each["name"] == step)
