@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rstream.config import ControlConfig
 from rstream.core.backup import LostTask
@@ -16,7 +16,9 @@ from rstream.core.poison import Evidence
 from rstream.core.savepoint import SavedTask
 from rstream.core.versions import Version, active_of
 from rstream.graph import Graph
-from rstream.schedulers.tables import Slot
+
+if TYPE_CHECKING:
+    from rstream.schedulers.tables import Slot
 
 State = Literal["INACTIVE", "ACTIVE", "REBALANCING", "KILLED", "FINISHED", "FAILED"]
 Phase = Literal["starting", "started", "ready", "running", "finished", "gone"]
