@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,16 +38,12 @@ def test_each_wrong_request_is_one_line_and_nothing_is_sent(
     other = parquet(tmp_path / "other.parquet", word=["a"], n=["one"])
     empty = parquet(tmp_path / "empty.parquet", word=pyarrow.array([], pyarrow.string()), n=pyarrow.array([], "int64"))
     (tmp_path / "guess").write_text("guess")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        closed = f"127.0.0.1:{taken.getsockname()[1]}"
     endpoint, token = host.target.workers[0], ("--token-file", str(tmp_path / "token"))
     cases = [
         ((good, "--to", "127.0.0.1:9", *token), "no worker of a topology answers at 127.0.0.1:9"),
         ((good, "--to", endpoint, "--token-file", str(tmp_path / "guess")), "refuses this sender: wrong token"),
         ((good, "--to", endpoint), "a worker takes records with a token only"),
         ((good, "--to", endpoint, "--token-file", "nowhere"), "cannot read the token of senders from nowhere"),
-        ((good, "--to", "pushed", "--address", closed), f"no Ray cluster answers at {closed}"),
         ((good, "--to", "pushed", *token), "--token-file and --tls-* are for HOST:PORT"),
         ((good, "--to", ":1"), "wanted the name of a topology, or HOST:PORT"),
         ((other, "--to", endpoint, *token), "column 'n' is str (string), the topology wants 'n': int"),
@@ -62,3 +61,20 @@ def test_each_wrong_request_is_one_line_and_nothing_is_sent(
         [line] = [each for each in capfd.readouterr().err.splitlines() if each.startswith("rstream: ")]
         assert wanted in line, line
     assert host.received() == 0
+
+
+def test_a_topology_of_a_cluster_that_does_not_answer_is_refused_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+    rows = parquet(tmp_path / "good.parquet", word=["a"], n=[1])
+    # A process of its own: this one may be connected to the cluster that the tests share.
+    done = subprocess.run(
+        [sys.executable, "-m", "rstream", "data", "replay", rows, "--to", "pushed", "--address", closed],
+        env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+        capture_output=True,
+        text=True,
+    )
+    [line] = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"no Ray cluster answers at {closed}" in line
