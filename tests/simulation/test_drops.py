@@ -19,7 +19,7 @@ def test_a_replay_drops_the_very_same_tuples(t_out_s: float | None, q_size: int 
     happened: Counter[str] = Counter()
     dropped = 0
     for seed in range(9200, 9208):
-        workload = replace(make_workload(random.Random(seed)), check=lambda results: "")
+        workload = replace(make_workload(random.Random(seed)), check=lambda results: "", check_state=lambda final: "")
         schedule = Schedule(seed, workload=workload, kinds=CRASHES)
         schedule.limits = replace(schedule.limits, t_out_s=t_out_s, q_size=q_size)
         outcome = schedule.run()

@@ -77,7 +77,7 @@ def overfull(view: View, plan: Plan) -> list[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(name=st.sampled_from(NAMES), view=clusters(), seed=st.integers(0, 2**32 - 1))
 def test_the_same_seed_gives_the_same_plan_and_it_fits_the_cluster(name: str, view: View, seed: int) -> None:
     plan = planned(name, view, seed)
