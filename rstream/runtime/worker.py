@@ -339,8 +339,9 @@ class Worker:
 
     def _finished(self) -> None:
         version = self._machine().deployment.version
-        self._report()
-        self._tell("finished", version)
+        with contextlib.suppress(Exception):  # a coordinator that is away learns it from the reports that follow
+            self._report()
+            self._tell("finished", version)
 
     def _progressed(self, progress: Progress) -> None:
         with contextlib.suppress(Exception):  # a coordinator that is away asks again when it is back
