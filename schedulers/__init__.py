@@ -16,6 +16,8 @@ __all__ = ["Plan", "Policy", "View", "diff", "make", "names"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("base", "registry"):
+        return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{'registry' if name in ('make', 'names') else 'base'}"), name)

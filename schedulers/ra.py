@@ -192,6 +192,10 @@ class RaStream:
                 "cluster", f"{trigger}; no node fits, the present placement stays", inputs, forecast, lost
             )
         packed = pack(here.view, here.graph, scaled.labels, chosen, here.nodes)
+        if here.complete and packed.lost:
+            # What stays behind needs the slot that the plan has given to others.
+            lost = (Alternative(wanted, f"{packed.lost} tasks find no process with room"),)
+            return {}, Reason("cluster", f"{trigger}; the present placement stays", inputs, forecast, lost)
         forecast |= saved_costs(here.view, here.graph, packed.places)
         forecast |= {"tasks_beside_their_subgraph": packed.spilled, "tasks_without_room": packed.lost}
         count = len(np.unique(here.running[here.running >= 0]))
