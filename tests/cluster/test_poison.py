@@ -32,6 +32,7 @@ def test_a_poison_tuple_is_named_after_a_few_crashes_of_its_task() -> None:
     with pytest.raises(OperatorError, match=r"ended 2 times in a row at this tuple: 777;") as caught:
         handle.wait(150)
     assert (caught.value.step, caught.value.value) == ("fragile", "777")
-    # Two crashes to become careful, two with a note; on a busy machine one may end before its note can be asked for.
+    # Two crashes to become careful, two with a note. A fifth was seen once, in a whole run of the suite; its cause is
+    # not known. What counts for users is the tuple that is named, and that it stops soon.
     assert handle.status()["restarts"] in (4, 5)
     over(handle)
